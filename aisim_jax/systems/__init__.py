@@ -1,0 +1,1 @@
+"""Hardware specifications, measured tables, data roots and importers."""

@@ -1,0 +1,1 @@
+"""Embedded hardware specifications, model geometry and measured tables, with origin."""

@@ -1,0 +1,1 @@
+"""Shared test settings. Must not import the package (jaxtyping hooks its import)."""
