@@ -1,0 +1,139 @@
+"""Configuration mistakes as data: a code, the dotted path, and one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from aisim_jax._errors import InvalidInputError
+
+
+class ConfigError(InvalidInputError):
+    """A configuration record is malformed or contradicts itself.
+
+    `code` names the rule, `path` the dotted place (list items as `axes[1]`).
+    """
+
+    def __init__(self, code: str, path: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.path = path
+
+
+def problem(code: str, field: str, sentence: str) -> PydanticCustomError:
+    """The error that a validator raises: `field` is relative to its own record."""
+    text = sentence.replace("{", "{{").replace("}", "}}")
+    return PydanticCustomError(code, text, {"field": field})  # type: ignore[arg-type]
+
+
+def config_error(error: ValidationError, document: Any, root: str = "") -> ConfigError:
+    """Turn the first mistake that pydantic found into one sentence."""
+    first = error.errors(include_url=False)[0]
+    code = _code(first)
+    path = _path(first, document)
+    if code == "unknown_enum_value" and first["type"].startswith("union_tag"):
+        path = f"{path}.{_discriminator(first)}"
+    full = ".".join(part for part in (root, path) if part)
+    return ConfigError(code, full, _sentence(first, code, full))
+
+
+def _code(details: ErrorDetails) -> str:
+    kind = details["type"]
+    if kind in _CODES:
+        return _CODES[kind]
+    if kind == "literal_error":
+        text = isinstance(details["input"], str)
+        return "unknown_enum_value" if text else "wrong_type"
+    if kind.endswith(("_type", "_parsing", "_than", "_equal", "_from_float")):
+        return "wrong_type"
+    return kind
+
+
+_CODES = {
+    "missing": "missing_field",
+    "extra_forbidden": "unknown_field",
+    "union_tag_invalid": "unknown_enum_value",
+    "union_tag_not_found": "missing_field",
+    "model_type": "wrong_type",
+    "model_attributes_type": "wrong_type",
+    "finite_number": "wrong_type",
+}
+
+
+def _path(details: ErrorDetails, document: Any) -> str:
+    """Dotted path without the tags that discriminated unions put into locations."""
+    location = [*details["loc"]]
+    field = details.get("ctx", {}).get("field")
+    place: list[str | int] = []
+    here = document
+    for step, part in enumerate(location):
+        last = step == len(location) - 1 and not field
+        if isinstance(here, Mapping):
+            if part not in here and not last:
+                continue
+            here = here.get(part)
+        elif isinstance(here, Sequence) and isinstance(part, int):
+            here = here[part] if part < len(here) else None
+        place.append(part)
+    if field:
+        place.append(field)
+    text = ""
+    for part in place:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.lstrip(".")
+
+
+def _discriminator(details: ErrorDetails) -> str:
+    return str(details.get("ctx", {}).get("discriminator", "kind")).strip("'")
+
+
+def _sentence(details: ErrorDetails, code: str, path: str) -> str:
+    value = details["input"]
+    if code == "missing_field":
+        return f"{path}: this field is required and missing; add it."
+    if code == "unknown_field":
+        return f"{path}: unknown field; {_nearest(path)}."
+    if code == "wrong_type":
+        return f"{path}: {_lower(details['msg'])}, got {_shown(value)}."
+    if code == "unknown_enum_value":
+        shown = value.get("kind") if isinstance(value, Mapping) else value
+        allowed = details.get("ctx", {})
+        names = allowed.get("expected") or allowed.get("expected_tags")
+        return f"{path}: {_shown(shown)} is not one of {names}."
+    return f"{path}: {details['msg']}." if path else f"{details['msg']}."
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+_KNOWN_FIELDS: dict[str, tuple[str, ...]] = {}
+
+
+def register_fields(model: type[BaseModel], path: str = "") -> None:
+    """Remember the field names of every nested record, for did-you-mean hints."""
+    _KNOWN_FIELDS[path] = tuple(model.model_fields)
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            register_fields(kind, f"{path}.{name}".lstrip("."))
+
+
+def _nearest(path: str) -> str:
+    parent, _, name = path.rpartition(".")
+    known = _KNOWN_FIELDS.get(parent, ())
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    if close:
+        return f"the nearest known one is {close[0]!r}"
+    if 0 < len(known) <= 12:
+        return f"known fields are {', '.join(known)}"
+    return "remove it or see the configuration reference"
