@@ -206,8 +206,8 @@ class Fallback:
     """Price `primary`; where its table has no data, the sum of `alternative`."""
 
     name: str
-    primary: "Operation"
-    alternative: tuple["Operation", ...]
+    primary: Operation
+    alternative: tuple[Operation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +215,8 @@ class Overlap:
     """Two groups that run side by side: the slower one counts."""
 
     name: str
-    left: tuple["Operation", ...]
-    right: tuple["Operation", ...]
+    left: tuple[Operation, ...]
+    right: tuple[Operation, ...]
 
 
 Operation = (

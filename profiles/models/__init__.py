@@ -1,0 +1,1 @@
+"""Geometry and precision facts of well-known checkpoints."""
