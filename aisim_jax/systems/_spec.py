@@ -27,6 +27,7 @@ class SystemSpec:
     other_mem_bytes: int
     gpus_per_rack: int | None = None
     inter_rack_bw_bytes_per_s: float | None = None
+    origin: str = ""  # package and version, or path, that the figures come from
 
     def p2p_bw_bytes_per_s(self, gpus: int) -> float:
         """Bandwidth per GPU, one direction, of a group of `gpus` ranks."""
