@@ -1,0 +1,58 @@
+"""Candidate sets of the compatible sweep: the best few rows per layout and target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ._grids import Target
+
+
+def rounded(values: Float[np.ndarray, "*pts"]) -> Float[np.ndarray, "*pts"]:
+    """Three decimals, halves to even: the precision of the compatible tables."""
+    return np.round(values, 3)
+
+
+def ordered_within_groups(
+    group: Int[np.ndarray, " pts"], score: Float[np.ndarray, " pts"]
+) -> Int[np.ndarray, " pts"]:
+    """Indices sorted by group ascending, then score descending, then position."""
+    return np.lexsort((-score, group))
+
+
+def first_in_groups(
+    group: Int[np.ndarray, " pts"], allowed: Bool[np.ndarray, " pts"], count: int
+) -> Bool[np.ndarray, " pts"]:
+    """The first `count` allowed members of each group; `group` is sorted."""
+    running = np.cumsum(allowed, dtype=np.int64)
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    before = running[starts] - allowed[starts]
+    sizes = np.diff(np.append(starts, group.size))
+    return allowed & (running - np.repeat(before, sizes) <= count)
+
+
+def best_per_target(
+    group: Int[np.ndarray, " pts"],
+    score: Float[np.ndarray, " pts"],
+    ttft_ms: Float[np.ndarray, " pts"],
+    tpot_ms: Float[np.ndarray, " pts"],
+    targets: Sequence[Target],
+    count: int,
+) -> Bool[np.ndarray, " pts"]:
+    """Rows that are, for some target, among the `count` best scores of their group.
+
+    A row meets a target when ttft and tpot are both at most the target (unrounded
+    values); `score` is the rounded request rate. Equal scores keep their order.
+    """
+    order = ordered_within_groups(group, score)
+    sorted_group = group[order]
+    ttft, tpot = ttft_ms[order], tpot_ms[order]
+    kept = np.zeros(order.size, bool)
+    for target in targets:
+        meets = (tpot <= target.tpot_ms) & (ttft <= target.ttft_ms)
+        kept |= first_in_groups(sorted_group, meets, count)
+    chosen = np.zeros(order.size, bool)
+    chosen[order[kept]] = True
+    return chosen
