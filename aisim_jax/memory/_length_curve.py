@@ -59,7 +59,7 @@ def kv_curve(
     if dcp > 1:
         _check_dcp(spec, tp, backend, dcp)
     if spec.family in _LINEAR_GQA_FAMILIES:
-        kv_heads = -(-spec.kv_heads // tp)
+        kv_heads = -(-(spec.kv_heads or spec.heads) // tp)
         rate = 2 * kv_heads * spec.head_dim * spec.layers * element_bytes
         return KvCurve(rate, dcp)
     if spec.family in _LINEAR_MLA_FAMILIES:
@@ -85,10 +85,10 @@ def _check_dcp(spec: ModelSpec, tp: int, backend: str, dcp: int) -> None:
             f"dcp_size={dcp} must divide tp_size={tp}; use one of "
             f"{[n for n in range(1, tp + 1) if tp % n == 0]}"
         )
-    replication = tp // spec.kv_heads
+    replication = tp // (spec.kv_heads or spec.heads)
     if not latent and dcp > replication:
         raise InvalidInputError(
             f"dcp_size={dcp} exceeds the {replication}-fold replication of "
-            f"{spec.kv_heads} KV heads at tp_size={tp}; use dcp_size<="
+            f"the KV heads at tp_size={tp}; use dcp_size<="
             f"{max(1, replication)}"
         )

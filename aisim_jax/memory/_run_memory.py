@@ -107,7 +107,7 @@ class RunMemory:
 
     def mixed_tokens(
         self, context_tokens: ArrayLike, decode_requests: ArrayLike
-    ) -> Int[np.ndarray, "..."]:
+    ) -> Int[np.ndarray, " *cands"]:
         """Tokens of the largest step of an aggregated worker.
 
         context_tokens: prefill tokens of a mixed step

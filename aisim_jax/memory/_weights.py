@@ -23,7 +23,7 @@ _EXPERT_LAYER_GEMMS = ("shared", "router")
 
 def weight_bytes(operations: Sequence[Operation], pp: int) -> float:
     """Return the resident bytes of `operations` (whole model) per pipeline stage."""
-    return resident_weight_bytes(operations) / pp
+    return _total(operations) / pp
 
 
 def served_weight_bytes(
@@ -52,7 +52,11 @@ def served_weight_bytes(
     exact_operations = [_exact(op, share, layout.tp) for op in operations]
     dense_elements = dense * 3 * spec.hidden * spec.intermediate // layout.tp
     dense_bytes = dense_elements * QUANT_MODES[precision.gemm].bytes
-    return resident_weight_bytes(exact_operations) + dense_bytes
+    return _total(exact_operations) + dense_bytes
+
+
+def _total(operations: Sequence[Operation]) -> float:
+    return sum(size for _, size in resident_weight_bytes(operations))
 
 
 def _exact(operation: Operation, expert_share: float, tp: int) -> Operation:
