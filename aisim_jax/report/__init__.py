@@ -1,1 +1,35 @@
+"""Tables, plots and files that show results to a person."""
 
+from ._atomic import write_file as write_file
+from ._capacity_text import CapacityReport as CapacityReport
+from ._capacity_text import MemoryShare as MemoryShare
+from ._capacity_text import capacity_text as capacity_text
+from ._capacity_text import memory_bar as memory_bar
+from ._deployment import DeploymentRow as DeploymentRow
+from ._deployment import ExperimentReport as ExperimentReport
+from ._deployment import SweepReport as SweepReport
+from ._deployment import WorkerRow as WorkerRow
+from ._estimate_text import EstimateReport as EstimateReport
+from ._estimate_text import OperationRow as OperationRow
+from ._estimate_text import estimate_text as estimate_text
+from ._launch import LaunchCommand as LaunchCommand
+from ._launch import launch_commands as launch_commands
+from ._pareto_page import pareto_page as pareto_page
+from ._pareto_picture import pareto_picture as pareto_picture
+from ._profiles_text import models_json as models_json
+from ._profiles_text import models_text as models_text
+from ._profiles_text import profiles_csv as profiles_csv
+from ._profiles_text import profiles_json as profiles_json
+from ._profiles_text import profiles_text as profiles_text
+from ._profiles_text import system_json as system_json
+from ._profiles_text import system_text as system_text
+from ._sweep_files import best_rows as best_rows
+from ._sweep_files import check_plot_name as check_plot_name
+from ._sweep_files import deployments_csv as deployments_csv
+from ._sweep_files import pareto_rows as pareto_rows
+from ._sweep_files import sweep_json as sweep_json
+from ._sweep_files import write_plot as write_plot
+from ._sweep_files import write_sweep as write_sweep
+from ._sweep_text import sweep_text as sweep_text
+from ._terminal_plot import Series as Series
+from ._terminal_plot import terminal_plot as terminal_plot

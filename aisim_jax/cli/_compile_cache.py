@@ -1,0 +1,35 @@
+"""Compiled programs are kept on disk, so that the second command starts warm."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """The user's cache folder for compiled programs."""
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
+    return root / "aisim-jax" / "compiled"
+
+
+def enable_compile_cache() -> None:
+    """Turn on JAX's persistent cache for this process; a user's own setting wins.
+
+    Every program is stored, however small or quick to compile: a command runs a few
+    hundred milliseconds of them. A folder that cannot be written leaves the cache off.
+    """
+    import jax
+
+    if jax.config.values["jax_compilation_cache_dir"] is not None:
+        return
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    if not os.access(folder, os.W_OK):
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -1,0 +1,90 @@
+"""The `aisim` command: parse, call one library function, render."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from aisim_jax._errors import AisimError, InfeasibleError
+
+from ._capacity import capacity
+from ._estimate import estimate
+from ._profiles import profiles_app
+from ._sweep import sweep
+
+
+EXIT_INFEASIBLE = 1
+EXIT_INVALID = 2
+EXIT_INTERRUPTED = 130
+
+# The base of every mistake in a command line; its module depends on typer's version.
+CommandLineError: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Price, size and choose LLM serving deployments on measured data.",
+)
+app.command()(sweep)
+app.command()(estimate)
+app.command()(capacity)
+app.add_typer(profiles_app, name="profiles")
+
+
+@app.command()
+def version() -> None:
+    """Print the version of aisim-jax."""
+    from aisim_jax import __version__
+
+    print(__version__)
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Price, size and choose LLM serving deployments on measured data."""
+    if show_version:
+        version()
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit: 0 answered, 1 nothing feasible, 2 bad input.
+
+    Whatever goes wrong for a reason that a person can act on is one sentence on
+    stderr.
+    """
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    words = None if arguments is None else list(arguments)
+    try:
+        code = app(args=words, prog_name="aisim", standalone_mode=False)
+    except CommandLineError as error:
+        return _fail(error.format_message(), EXIT_INVALID)  # type: ignore[attr-defined]
+    except InfeasibleError as error:
+        return _fail(str(error), EXIT_INFEASIBLE)
+    except AisimError as error:
+        return _fail(str(error), EXIT_INVALID)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted.", EXIT_INTERRUPTED)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(sentence: str, code: int) -> int:
+    print(f"aisim: {' '.join(sentence.split())}", file=sys.stderr)
+    return code

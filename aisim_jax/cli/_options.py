@@ -1,0 +1,98 @@
+"""Options that several commands share, spelled once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """How an answer is printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+class PlainFormat(StrEnum):
+    """How an answer without rows is printed."""
+
+    table = "table"
+    json = "json"
+
+
+class Backend(StrEnum):
+    """Serving engines."""
+
+    vllm = "vllm"
+    sglang = "sglang"
+    trtllm = "trtllm"
+
+
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model", help="Hub name, local directory or config.json.", show_default=False
+    ),
+]
+System = Annotated[
+    str,
+    typer.Option("--system", help="GPU system, e.g. h200_sxm.", show_default=False),
+]
+Engine = Annotated[
+    Backend, typer.Option("--backend", help="Serving engine.", show_default=False)
+]
+Version = Annotated[
+    str | None,
+    typer.Option(
+        "--backend-version",
+        help="Engine version, or current, previous, next; default current.",
+        show_default=False,
+    ),
+]
+SystemsPaths = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--systems-path",
+        help="Data root; repeatable, searched in order; `default` = the packaged one.",
+        show_default=False,
+    ),
+]
+PrintFormat = Annotated[Format, typer.Option("--format", help="What is printed.")]
+PlainPrintFormat = Annotated[
+    PlainFormat, typer.Option("--format", help="What is printed.")
+]
+Tp = Annotated[int, typer.Option("--tp", min=1, help="Tensor-parallel size.")]
+Pp = Annotated[int, typer.Option("--pp", min=1, help="Pipeline-parallel size.")]
+Dp = Annotated[int, typer.Option("--dp", min=1, help="Attention data-parallel size.")]
+MoeTp = Annotated[
+    int | None,
+    typer.Option("--moe-tp", min=1, help="Expert tensor-parallel size; MoE models."),
+]
+MoeEp = Annotated[
+    int | None,
+    typer.Option("--moe-ep", min=1, help="Expert-parallel size; MoE models."),
+]
+Gemm = Annotated[
+    str | None,
+    typer.Option(
+        "--gemm-quant", help="Precision of dense layers; default: the checkpoint's."
+    ),
+]
+Moe = Annotated[
+    str | None,
+    typer.Option(
+        "--moe-quant", help="Precision of experts; default: the checkpoint's."
+    ),
+]
+Kv = Annotated[
+    str | None,
+    typer.Option("--kv-quant", help="Precision of the KV cache; default: inferred."),
+]
+OutputDir = Annotated[
+    Path | None,
+    typer.Option("--output-dir", help="Write result files there.", show_default=False),
+]

@@ -1,0 +1,113 @@
+"""Command lines that start the workers of a deployment."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ._deployment import DeploymentRow, WorkerRow
+
+
+class LaunchCommand(NamedTuple):
+    """One worker's command; `options_yaml` is a file that the command names."""
+
+    title: str
+    text: str
+    options_yaml: str = ""
+
+
+def launch_commands(
+    row: DeploymentRow, model: str, question: Mapping[str, object]
+) -> list[LaunchCommand]:
+    """One command per kind of worker, for the engine that was priced.
+
+    The context length is prompt plus output of the question; the KV precision is
+    named whenever the sweep assumed one that the engine would not choose itself.
+    """
+    length = _count(question["isl"]) + _count(question["osl"])
+    build = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}[row.backend]
+    commands = []
+    for worker in row.workers:
+        role = {"agg": "aggregated"}.get(worker.role, worker.role)
+        copies = worker.workers * row.replicas
+        gpus = "1 GPU" if worker.gpus == 1 else f"{worker.gpus} GPUs"
+        title = f"{role} worker on {gpus}; start {copies} of them"
+        words, options = build(worker, model, length, row.kv_precision)
+        commands.append(LaunchCommand(title, shlex.join(words), options))
+    return commands
+
+
+def _count(value: object) -> int:
+    return int(str(value))
+
+
+def _vllm(
+    worker: WorkerRow, model: str, length: int, kv_precision: str
+) -> tuple[list[str], str]:
+    words = ["vllm", "serve", model, "--tensor-parallel-size", str(worker.tp)]
+    if worker.pp > 1:
+        words += ["--pipeline-parallel-size", str(worker.pp)]
+    if worker.dp > 1:
+        words += ["--data-parallel-size", str(worker.dp)]
+    if worker.moe_ep > 1:
+        words += ["--enable-expert-parallel"]
+    words += ["--max-num-seqs", str(worker.batch), "--max-model-len", str(length)]
+    if worker.context_budget_tokens:
+        budget = worker.context_budget_tokens + worker.batch
+        words += ["--max-num-batched-tokens", str(budget)]
+    if kv_precision == "fp8":
+        words += ["--kv-cache-dtype", "fp8"]
+    if worker.role != "agg":
+        transfer = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+        words += ["--kv-transfer-config", transfer]
+    return words, ""
+
+
+def _sglang(
+    worker: WorkerRow, model: str, length: int, kv_precision: str
+) -> tuple[list[str], str]:
+    words = ["python", "-m", "sglang.launch_server", "--model-path", model]
+    # With attention data parallelism the engine counts all ranks as its TP size.
+    words += ["--tp-size", str(worker.tp * worker.dp)]
+    if worker.pp > 1:
+        words += ["--pp-size", str(worker.pp)]
+    if worker.dp > 1:
+        words += ["--dp-size", str(worker.dp), "--enable-dp-attention"]
+    if worker.moe_ep > 1:
+        words += ["--ep-size", str(worker.moe_ep)]
+    words += ["--max-running-requests", str(worker.batch * worker.dp)]
+    words += ["--context-length", str(length)]
+    if worker.context_budget_tokens:
+        # Like the request limit, the engine divides it over the attention ranks.
+        budget = worker.context_budget_tokens * worker.dp
+        words += ["--chunked-prefill-size", str(budget)]
+    if kv_precision == "fp8":
+        words += ["--kv-cache-dtype", "fp8_e4m3"]
+    if worker.role != "agg":
+        words += ["--disaggregation-mode", worker.role]
+    return words, ""
+
+
+def _trtllm(
+    worker: WorkerRow, model: str, length: int, kv_precision: str
+) -> tuple[list[str], str]:
+    words = ["trtllm-serve", model, "--tp_size", str(worker.tp * worker.dp)]
+    if worker.pp > 1:
+        words += ["--pp_size", str(worker.pp)]
+    if worker.moe_ep > 1:
+        words += ["--ep_size", str(worker.moe_ep)]
+    words += ["--max_batch_size", str(worker.batch), "--max_seq_len", str(length)]
+    if worker.context_budget_tokens:
+        budget = worker.context_budget_tokens + worker.batch
+        words += ["--max_num_tokens", str(budget)]
+    options = []
+    if worker.dp > 1:
+        options += ["enable_attention_dp: true"]
+    if kv_precision == "fp8":
+        options += ["kv_cache_config:", "  dtype: fp8"]
+    if worker.role != "agg":
+        options += ["cache_transceiver_config:", "  backend: DEFAULT"]
+    if options:
+        words += ["--extra_llm_api_options", f"{worker.role}.yaml"]
+    return words, "\n".join(options)

@@ -1,0 +1,58 @@
+"""The Pareto frontier as a PNG picture."""
+
+from __future__ import annotations
+
+import io
+
+from ._deployment import SERVING_MODES, DeploymentRow, SweepReport
+from ._palette import COLOURS
+
+
+MARKERS = {"circle": "o", "x": "x", "star": "*"}
+
+
+def pareto_picture(report: SweepReport) -> bytes:
+    """PNG bytes, 1200 x 750 pixels; needs no display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for mode, title in SERVING_MODES.items():
+        rows = report.pareto(mode)
+        if rows:
+            colour, symbol = COLOURS[mode]
+            axes.plot(
+                *_points(rows),
+                color=colour,
+                marker=MARKERS[symbol],
+                markersize=4,
+                linewidth=1,
+                drawstyle="steps-pre",
+                label=title,
+            )
+    if report.chosen is not None:
+        colour, symbol = COLOURS["chosen"]
+        x, y = _points([report.chosen])
+        axes.scatter(
+            x, y, s=180, color=colour, marker=MARKERS[symbol], zorder=3, label="chosen"
+        )
+    axes.set_title(report.model, loc="left", fontsize=11)
+    axes.set_xlabel("tokens/s/user")
+    axes.set_ylabel("tokens/s/GPU")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False)
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png")
+    return stream.getvalue()
+
+
+def _points(rows: list[DeploymentRow]) -> tuple[list[float], list[float]]:
+    return (
+        [row.tokens_per_s_per_user for row in rows],
+        [row.cluster_tokens_per_s_per_gpu for row in rows],
+    )

@@ -1,0 +1,247 @@
+"""The sweep as a person reads it in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from ._deployment import SERVING_MODES, DeploymentRow, SweepReport
+from ._launch import LaunchCommand, launch_commands
+from ._terminal_plot import Series, terminal_plot
+
+
+MARKERS = {"agg": "o", "disagg": "x"}
+
+LOST = {
+    "memory": "do not fit in memory",
+    "kv": "leave too little room for the KV cache",
+    "ttft": "miss the TTFT target",
+    "tpot": "miss the TPOT target",
+    "request_latency": "miss the request-latency target",
+    "no_data": "have no measured data",
+    "gpus": "need more GPUs than there are",
+}
+
+
+def print_sweep(report: SweepReport, console: Console, top_n: int = 5) -> None:
+    """Print question, answer, tables, frontier and origin of a sweep."""
+    console.print(sweep_text(report, console.width, top_n))
+
+
+def sweep_text(report: SweepReport, width: int, top_n: int = 5) -> RenderableType:
+    """The whole sweep as one renderable, laid out for `width` characters."""
+    parts: list[RenderableType] = [Text(_question(report), style="bold")]
+    parts.append(_answer(report))
+    for mode, title in SERVING_MODES.items():
+        rows = report.best(mode)[:top_n]
+        if rows:
+            parts.append(Text())
+            parts.append(deployment_table(rows, f"Best {title} deployments", width))
+        for experiment in report.experiments:
+            if experiment.serving_mode == mode and experiment.failure:
+                place = f"{experiment.backend} on {experiment.system}"
+                parts.append(
+                    Text(f"{title}, {place}: {experiment.failure}", style="yellow")
+                )
+    plot = pareto_plot(report, width)
+    if plot is not None:
+        parts.extend([plot, Text()])
+    parts.append(_losses(report))
+    if report.chosen is not None:
+        parts.append(_launch(report.chosen, report))
+    parts.extend(_origins(report))
+    parts.extend(Text(f"Note: {note}", style="yellow") for note in report.notes)
+    return Group(*parts)
+
+
+def _question(report: SweepReport) -> str:
+    asked = report.question
+    parts = [f"{asked['model']}"]
+    parts.append(f"{asked['isl']} tokens in, {asked['osl']} out")
+    if asked.get("request_latency_ms"):
+        parts.append(f"request latency ≤ {asked['request_latency_ms']:g} ms")
+    else:
+        parts.append(f"TTFT ≤ {asked['ttft_ms']:g} ms, TPOT ≤ {asked['tpot_ms']:g} ms")
+    if asked.get("target_request_rate"):
+        parts.append(f"{asked['target_request_rate']:g} requests/s")
+    elif asked.get("target_concurrency"):
+        parts.append(f"{asked['target_concurrency']:g} concurrent requests")
+    if asked.get("gpus"):
+        parts.append(f"{asked['gpus']} GPUs")
+    return " · ".join(parts)
+
+
+def _answer(report: SweepReport) -> Text:
+    row = report.chosen
+    if row is None:
+        return Text(
+            "Nothing in the searched space meets the request.", style="red bold"
+        )
+    mode = SERVING_MODES[row.serving_mode]
+    copies = f"{row.replicas} × " if row.replicas > 1 else ""
+    text = Text()
+    text.append(f"Run {copies}{mode} {row.layout}", style="green bold")
+    text.append(
+        f" with {row.backend} {row.version} on {row.gpus_used} "
+        f"{row.workers[-1].system}: {row.cluster_tokens_per_s_per_gpu:,.0f} "
+        f"tokens/s/GPU, {row.tokens_per_s_per_user:,.1f} tokens/s/user, TTFT "
+        f"{row.ttft_ms:,.0f} ms, TPOT {row.tpot_ms:.1f} ms."
+    )
+    if not row.meets_targets:
+        text.append(" It misses the targets; it is the closest.", style="red")
+    return text
+
+
+class _Column(NamedTuple):
+    """A column and its cells; the least important are dropped on a narrow screen."""
+
+    header: str
+    cells: list[str]
+    importance: int = 9
+
+    @property
+    def width(self) -> int:
+        lines = [*self.header.split("\n"), *self.cells]
+        return max(len(line) for line in lines)
+
+
+def deployment_table(rows: list[DeploymentRow], title: str, width: int) -> Table:
+    """Ranked deployments, one a line, in at most `width` characters."""
+    columns = _columns(rows)
+    while sum(c.width + 1 for c in columns) > width and len(columns) > 4:
+        columns.remove(min(columns, key=lambda column: column.importance))
+    roomy = sum(column.width + 3 for column in columns) <= width
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1) if roomy else (0, 0),
+    )
+    for column in columns:
+        text = column.header in ("engine", "system", "layout")
+        table.add_column(
+            column.header, justify="left" if text else "right", no_wrap=True
+        )
+    for place, row in enumerate(rows):
+        style = "bold" if place == 0 and row.meets_targets else ""
+        table.add_row(*(column.cells[place] for column in columns), style=style)
+    return table
+
+
+def _columns(rows: list[DeploymentRow]) -> list[_Column]:
+    engines = [f"{row.backend} {row.version}" for row in rows]
+    systems = [row.workers[-1].system for row in rows]
+    budgets = [row.workers[0].context_budget_tokens for row in rows]
+    columns = [_Column("#", [str(place) for place in range(1, len(rows) + 1)])]
+    if len(set(engines)) > 1:
+        columns.append(_Column("engine", engines, 6))
+    if len(set(systems)) > 1:
+        columns.append(_Column("system", systems, 7))
+    columns.append(_Column("layout", [row.layout for row in rows]))
+    columns.append(_Column("batch", [row.batch for row in rows]))
+    if any(budgets):
+        shown = [f"{budget:,}" for budget in budgets]
+        columns.append(_Column("prefill\ntokens", shown, 3))
+    numbers = [
+        ("TTFT\nms", "{:,.0f}", [row.ttft_ms for row in rows], 9),
+        ("TPOT\nms", "{:.2f}", [row.tpot_ms for row in rows], 9),
+        ("tok/s\n/user", "{:,.1f}", [row.tokens_per_s_per_user for row in rows], 4),
+        ("tok/s\n/GPU", "{:,.0f}", [_cluster_rate(row) for row in rows], 9),
+        ("req/s", "{:,.2f}", [row.requests_per_s * row.replicas for row in rows], 2),
+    ]
+    for header, form, values, importance in numbers:
+        shown = [form.format(value) for value in values]
+        columns.append(_Column(header, shown, importance))
+    columns.append(_Column("GPUs", [_gpus(row) for row in rows], 8))
+    columns.append(_Column("memory\nGiB/GPU", [row.memory for row in rows], 1))
+    return columns
+
+
+def _cluster_rate(row: DeploymentRow) -> float:
+    return row.cluster_tokens_per_s_per_gpu
+
+
+def _gpus(row: DeploymentRow) -> str:
+    if row.replicas == 1:
+        return str(row.gpus_used)
+    return f"{row.gpus_used} ={row.replicas}×{row.gpus_per_replica}"
+
+
+def pareto_plot(report: SweepReport, width: int) -> RenderableType | None:
+    """Frontiers of both serving modes, with the chosen deployment marked."""
+    series = [
+        Series(
+            title,
+            MARKERS[mode],
+            [
+                (row.tokens_per_s_per_user, row.cluster_tokens_per_s_per_gpu)
+                for row in report.pareto(mode)
+            ],
+        )
+        for mode, title in SERVING_MODES.items()
+    ]
+    if not any(one.points for one in series):
+        return None
+    if report.chosen is not None:
+        row = report.chosen
+        point = (row.tokens_per_s_per_user, row.cluster_tokens_per_s_per_gpu)
+        series.append(Series("chosen", "★", [point]))
+    picture = terminal_plot(
+        series,
+        x_label="tokens/s/user",
+        y_label="tokens/s/GPU",
+        width=min(width, 100),
+    )
+    title = Rule("Pareto frontier", align="left", style="dim")
+    return Group(Text(), title, Text(picture, no_wrap=True))
+
+
+def _losses(report: SweepReport) -> Text:
+    total = sum(experiment.evaluated for experiment in report.experiments)
+    lost: dict[str, int] = {}
+    for experiment in report.experiments:
+        for reason, count in experiment.lost.items():
+            lost[reason] = lost.get(reason, 0) + count
+    kept = total - sum(lost.values())
+    parts = [
+        f"{count:,} {LOST.get(reason, reason)}"
+        for reason, count in sorted(lost.items(), key=lambda item: -item[1])
+        if count
+    ]
+    text = f"{total:,} points evaluated: {kept:,} meet the targets"
+    return Text("; ".join([text, *parts]) + ".")
+
+
+def _launch(row: DeploymentRow, report: SweepReport) -> RenderableType:
+    title = Group(Text(), Rule("Start it", align="left", style="dim"))
+    lines: Iterable[str] = (
+        line
+        for command in launch_commands(row, report.model, report.question)
+        for line in _command_lines(command)
+    )
+    return Group(title, Text("\n".join(lines), overflow="fold"))
+
+
+def _command_lines(command: LaunchCommand) -> list[str]:
+    lines = [f"# {command.title}"]
+    if command.options_yaml:
+        name = command.text.rsplit(" ", 1)[-1]
+        lines += [f"# {name}:", *(f"#   {x}" for x in command.options_yaml.split("\n"))]
+    return [*lines, command.text]
+
+
+def _origins(report: SweepReport) -> list[Text]:
+    origins = dict.fromkeys(
+        f"Data: {experiment.origin}"
+        for experiment in report.experiments
+        if experiment.origin
+    )
+    return [Text(line, style="dim") for line in origins]
