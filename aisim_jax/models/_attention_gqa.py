@@ -51,7 +51,7 @@ def gqa_operations(
         )
     else:
         rest = _dense_block(spec, precision, layout, phase=phase, growth=growth)
-    hop = PointToPoint(f"{phase}_p2p", layout.pp - 1.0, spec.hidden, layout.pp)
+    hop = PointToPoint(f"{phase}_p2p", (layout.pp - 1) * growth, spec.hidden, layout.pp)
     return [*block, *rest, hop]
 
 

@@ -85,19 +85,14 @@ def mla_operations(
         *feed_forward,
         Gemm(f"{phase}_logits_gemm", growth, spec.vocab // tp, h, "bfloat16"),
         *([reduce] if backend == "vllm" else []),
-        PointToPoint(f"{phase}_p2p", layout.pp - 1.0, h, layout.pp),
+        PointToPoint(f"{phase}_p2p", (layout.pp - 1) * growth, h, layout.pp),
     ]
 
 
 def projection_modes(spec: ModelSpec, gemm: str) -> dict[str, str]:
-    """Precision of the projections q, kv, o: `gemm`, or bf16 where excluded.
-
-    Exclusions belong to the checkpoint's own mode; an overriding mode ignores them.
-    """
-    facts = spec.checkpoint
-    keeps = gemm == facts.gemm
+    """Precision of the projections q, kv, o: `gemm`, or bf16 where excluded."""
     return {
-        part: "bfloat16" if keeps and facts.excludes(part) else gemm
+        part: "bfloat16" if spec.checkpoint.excludes(part) else gemm
         for part in ("q", "kv", "o")
     }
 
@@ -252,8 +247,7 @@ def _shared_expert(
     h, tp = spec.hidden, layout.tp
     width = spec.shared_intermediate
     gate_up, down = 2 * width // tp, width // tp
-    keeps = precision.gemm == spec.checkpoint.gemm
-    excluded = keeps and spec.checkpoint.excludes_shared_experts
+    excluded = spec.checkpoint.excludes_shared_experts
     mode = "bfloat16" if excluded else precision.gemm
     return [
         Gemm(f"{phase}_shared_gate_up_gemm", scale, gate_up, h, mode),

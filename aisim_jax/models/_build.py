@@ -30,7 +30,7 @@ def build_operations(
     """Operations of one prefill and one decode pass, in the order of their sum.
 
     nextn: draft tokens per step (multi-token prediction); decode scales grow by
-        (layers + nextn) / layers, the pipeline hand-over excepted
+        (layers + nextn) / layers
     context_lanes, generation_lanes: attention kernel sources in order of preference
 
     Raises InvalidInputError for a layout that the model cannot run under and
@@ -42,7 +42,8 @@ def build_operations(
             f"{spec.name}: a {spec.sliding_window}-token window in every layer is not "
             "built; use a release without sliding window (v0.2 or later)."
         )
-    operations = mla_operations if spec.family in MLA_MOE else gqa_operations
+    mla = spec.family in MLA_MOE
+    operations = mla_operations if mla else gqa_operations
     context = operations(
         spec,
         precision,
@@ -67,9 +68,10 @@ def build_operations(
             layout.cp,
             spec.layers,
             kv_bytes_per_token_and_layer(spec, precision, layout.tp),
-            split_hop=spec.family not in MLA_MOE,
+            gather_before="context_add_norm_2" if mla else "context_proj_gemm",
+            split_hop=not mla,
         )
-        if spec.family in MLA_MOE:
+        if mla:
             generation = [_shard_overlap(o, layout.cp) for o in generation]
     return OperationLists(tuple(context), tuple(generation))
 

@@ -11,23 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 
-FP8_LIKE = frozenset({"fp8", "fp8_static", "fp8_block", "nvfp4"})
-
 # Where the algorithm name alone decides: (gemm mode, expert mode).
 _DIRECT: dict[str, tuple[str, str]] = {
     "nvfp4": ("nvfp4", "nvfp4"),
-    "w4a16_nvfp4": ("w4a16_nvfp4", "w4a16_nvfp4"),
     "mxfp4": ("bfloat16", "w4a16_mxfp4"),
     "fp8_pb_wo": ("fp8_block", "fp8_block"),
-    "fp8_block_scales": ("fp8_block", "fp8_block"),
-    "mxfp8": ("fp8_block", "fp8_block"),
     "fbgemm_fp8": ("fp8", "fp8"),
-    "fp8_per_channel_per_token": ("fp8", "fp8"),
     "awq": ("int4_wo", "int4_wo"),
     "gptq": ("int4_wo", "int4_wo"),
-    "w4a16_awq": ("int4_wo", "int4_wo"),
-    "int8": ("int8_wo", "bfloat16"),
 }
+
+# Algorithms whose checkpoints are served with an fp8 cache unless they say otherwise.
+_FP8_CACHE_ALGORITHMS = frozenset({"fp8", "fp8_pb_wo", "nvfp4"})
 
 # Mixed precision: algorithm of a part -> mode, in order of preference.
 _MIXED_GEMM = ("mxfp8", "fp8", "w4a16_nvfp4", "nvfp4")
@@ -42,15 +37,18 @@ _O_MARKERS = ("o_proj",)
 class CheckpointQuantization:
     """Precision facts of a checkpoint, before any backend or caller has a say.
 
-    `kv` is None where the files do not name a cache type, "none" where they refuse
-    one. `excluded` lists the module patterns that stay in bfloat16. `unknown` holds
-    the name of an algorithm that no rule covers ("" otherwise).
+    gemm, moe, kv, fmha: mode of the linear layers, experts, cache, prefill attention
+    excluded: module patterns that stay in bfloat16
+    block_width: edge of the tiles that share a scale in fp8_block weights
+    unknown: name of an algorithm that no rule covers, "" otherwise
     """
 
     gemm: str = "bfloat16"
     moe: str = "bfloat16"
-    kv: str | None = None
+    kv: str = "bfloat16"
+    fmha: str = "bfloat16"
     excluded: tuple[str, ...] = ()
+    block_width: int = 128
     unknown: str = ""
 
     def excludes(self, projection: str) -> bool:
@@ -89,9 +87,8 @@ def infer_quantization(
     )
     algorithm = str(algorithm).lower()
     gemm, moe, unknown = _weight_modes(algorithm, declared, modelopt)
-    if (config.get("expert_dtype") == "fp4" and moe == "fp8_block") or declared.get(
-        "expert_dtype"
-    ) == "fp4":
+    dtypes = (config.get("expert_dtype"), declared.get("expert_dtype"))
+    if moe == "fp8_block" and "fp4" in dtypes:
         moe = "w4a8_mxfp4_mxfp8"
     excluded = tuple(
         dict.fromkeys(
@@ -104,8 +101,16 @@ def infer_quantization(
             ]
         )
     )
+    kv, fmha, unknown_cache = _cache_modes(algorithm, declared, modelopt)
+    block = _block_size(declared, modelopt)
     return CheckpointQuantization(
-        gemm, moe, _cache_mode(declared, modelopt), excluded, unknown
+        gemm=gemm,
+        moe=moe,
+        kv=kv,
+        fmha=fmha,
+        excluded=excluded,
+        block_width=block[0] if block else 128,
+        unknown=unknown or unknown_cache,
     )
 
 
@@ -142,9 +147,15 @@ def _weight_modes(
 def _fp8_modes(
     declared: Mapping[str, Any], modelopt: Mapping[str, Any]
 ) -> tuple[str, str]:
-    if declared.get("weight_block_size") or modelopt.get("weight_block_size"):
+    if _block_size(declared, modelopt):
         return "fp8_block", "fp8_block"
     return ("fp8" if _dynamic_activations(declared) else "fp8_static"), "fp8"
+
+
+def _block_size(
+    declared: Mapping[str, Any], modelopt: Mapping[str, Any]
+) -> list[int] | None:
+    return declared.get("weight_block_size") or modelopt.get("weight_block_size")
 
 
 def _dynamic_activations(declared: Mapping[str, Any]) -> bool:
@@ -169,7 +180,7 @@ def _compressed_modes(declared: Mapping[str, Any]) -> tuple[str, str, str]:
     if mode is None:
         return "bfloat16", "bfloat16", f"compressed-tensors {kind}{bits}"
     ignored = _strings(declared, "ignore")
-    gemm = "bfloat16" if any("attn" in p for p in ignored) else mode
+    gemm = "bfloat16" if any("self_attn" in p for p in ignored) else mode
     moe = "bfloat16" if any(_routed_expert(p) for p in ignored) else mode
     return gemm, moe, ""
 
@@ -200,10 +211,7 @@ def _mixed_modes(
 
 
 def _group_algorithm(group: Mapping[str, Any]) -> str:
-    weights = group.get("weights") or {}
-    if weights.get("num_bits") == 8:
-        return "fp8"
-    return "nvfp4" if group.get("input_activations") else "w4a16_nvfp4"
+    return "fp8" if (group.get("weights") or {}).get("num_bits") == 8 else "nvfp4"
 
 
 def _mode_of(algorithm: str, fp8: str) -> str:
@@ -214,15 +222,24 @@ def _routed_expert(path: str) -> bool:
     return "experts" in path and "shared_expert" not in path
 
 
-def _cache_mode(declared: Mapping[str, Any], modelopt: Mapping[str, Any]) -> str | None:
+def _cache_modes(
+    algorithm: str, declared: Mapping[str, Any], modelopt: Mapping[str, Any]
+) -> tuple[str, str, str]:
+    """(cache mode, prefill attention mode, name of an unknown cache type or "").
+
+    Attention runs in fp8 where a quantised checkpoint keeps an fp8 cache.
+    """
     entry = (
-        modelopt.get("kv_cache_quant_algo")
-        or declared.get("kv_cache_quant_algo")
-        or declared.get("kv_cache_scheme")
+        modelopt.get("kv_cache_quant_algo") or declared.get("kv_cache_quant_algo") or ""
     )
-    if entry is None:
-        return None
-    if isinstance(entry, Mapping):
-        kind = "fp8" if entry.get("type") == "float" else "int8"
-        return kind if entry.get("num_bits") == 8 else None
-    return str(entry).lower()
+    scheme = declared.get("kv_cache_scheme")
+    if not entry and isinstance(scheme, Mapping) and scheme.get("type") == "float":
+        entry = "fp8"
+    entry = str(entry).lower()
+    if entry in ("", "bfloat16") and algorithm in _FP8_CACHE_ALGORITHMS:
+        entry = "fp8"
+    if entry == "fp8":
+        quantised = algorithm not in ("", "none")
+        return "fp8", "fp8" if quantised else "bfloat16", ""
+    known = ("", "none", "bfloat16")
+    return "bfloat16", "bfloat16", "" if entry in known else f"kv cache {entry}"

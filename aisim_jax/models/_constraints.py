@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from .._errors import InvalidInputError, UnsupportedError
-from ._families import BUILT_FAMILIES
+from ._families import BUILT_FAMILIES, GQA_MOE
 from ._layout import Layout
 from ._precision import Precision
 from ._spec import ModelSpec
-
-
-# Scales of block-quantised weights cover tiles of this width.
-FP8_BLOCK_WIDTH = 128
 
 
 def check_layout(
@@ -54,8 +50,8 @@ def _check_context_parallel(layout: Layout, backend: str) -> None:
             "sglang or cp=1."
         )
     if layout.tp > 1 or layout.dp > 1:
-        raise UnsupportedError(
-            f"context parallelism (cp={layout.cp}) is only built with tp=1 and dp=1, not "
+        raise InvalidInputError(
+            f"context parallelism (cp={layout.cp}) needs tp=1 and dp=1, not "
             f"tp={layout.tp} dp={layout.dp}."
         )
 
@@ -74,18 +70,18 @@ def _check_experts(spec: ModelSpec, precision: Precision, layout: Layout) -> Non
             f"use moe_ep <= {spec.experts} and a larger moe_tp."
         )
     width = spec.moe_intermediate // layout.moe_tp
-    if precision.moe == "fp8_block" and width % FP8_BLOCK_WIDTH:
+    tile = spec.checkpoint.block_width
+    # MLA families are not held to the tile rule.
+    if precision.moe == "fp8_block" and spec.family in GQA_MOE and width % tile:
         works = [
             size
             for size in range(1, layout.moe_tp)
-            if expert % size == 0
-            and spec.moe_intermediate // size % FP8_BLOCK_WIDTH == 0
+            if expert % size == 0 and spec.moe_intermediate // size % tile == 0
         ]
         raise InvalidInputError(
             f"{spec.name}: moe_tp={layout.moe_tp} cuts the {spec.moe_intermediate}-wide "
-            f"experts to {width}, not a multiple of the {FP8_BLOCK_WIDTH}-wide fp8_block "
-            f"tiles; use moe_tp of {', '.join(map(str, works)) or 'another size'} and "
-            "more moe_ep."
+            f"experts to {width}, not a multiple of the {tile}-wide fp8_block tiles; use "
+            f"moe_tp of {', '.join(map(str, works)) or 'another size'} and more moe_ep."
         )
 
 

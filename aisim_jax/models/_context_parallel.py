@@ -35,11 +35,13 @@ def shard_context(
     layers: int,
     kv_bytes_per_token: float,
     *,
+    gather_before: str,
     split_hop: bool,
 ) -> list[Operation]:
-    """Context list under `cp` ranks; all-gather follows the attention block.
+    """Context list under `cp` ranks, with an all-gather of keys and values.
 
     kv_bytes_per_token: cache bytes of one token and layer, gathered as half elements
+    gather_before: name of the operation that follows the gather
     split_hop: whether the pipeline hand-over carries a rank's share only
     """
     gather = Nccl(
@@ -51,15 +53,11 @@ def shard_context(
         operation="all_gather",
     )
     sharded: list[Operation] = []
-    gathered = False
     for operation in operations:
+        if operation.name == gather_before:
+            sharded.append(gather)
         keep = isinstance(operation, PointToPoint) and not split_hop
         sharded.append(operation if keep else _shard(operation, cp))
-        # A leading windowed attention shares the gather of the global one.
-        if isinstance(operation, (*_ATTENTION, Fallback)) and len(sharded) > 1:
-            if not gathered:
-                sharded.append(gather)
-            gathered = True
     return sharded
 
 

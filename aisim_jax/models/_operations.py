@@ -145,7 +145,7 @@ class Nccl:
 
 @dataclass(frozen=True, slots=True)
 class PointToPoint:
-    """Pipeline hand-over of tokens x hidden; `scale` is pp - 1."""
+    """Pipeline hand-over of tokens x hidden; `scale` starts from pp - 1."""
 
     name: str
     scale: float

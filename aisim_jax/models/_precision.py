@@ -6,8 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from .._errors import InvalidInputError
-from ._checkpoint_quantization import FP8_LIKE
-from ._families import MLA_MOE
 from ._quantization import COMM_BYTES, KV_BYTES
 from ._spec import ModelSpec
 
@@ -48,6 +46,9 @@ _ALIASES = {"int4": "int4_wo", "int8": "int8_wo"}
 
 # Families whose prefill attention only exists in bfloat16 kernels.
 _BF16_FMHA_FAMILIES = frozenset({"DEEPSEEKV32", "DEEPSEEKV4"})
+_FP8_FMHA_FAMILIES = frozenset({"DEEPSEEKV41"})
+# SGLang releases whose Hopper MLA kernels only exist in bfloat16 (None = current).
+_BF16_MLA_SGLANG = frozenset({None, "0.5.14"})
 # Families that keep their cache in fp8 whatever the weights are.
 _FP8_CACHE_FAMILIES = frozenset({"DEEPSEEKV4", "DEEPSEEKV41"})
 
@@ -77,13 +78,15 @@ def resolve_precision(
 ) -> Precision:
     """Precision of `spec` on a backend.
 
-    backend: "vllm", "sglang" or "trtllm"; version: of the backend
+    backend: "vllm", "sglang" or "trtllm"
+    version: resolved version of the backend, None for the current one
     sm_version: compute capability of the GPU, e.g. 90 (Hopper), 100 (Blackwell)
     gemm, moe, kv, fmha, comm: a mode name to use instead of the inferred one; None,
         "", "auto", "none" and "null" mean inferred. "int4" stands for "int4_wo".
 
     The checkpoint decides first; prefill attention is then limited to what the
-    backend's kernels do (vLLM: bfloat16; SGLang on Hopper: bfloat16 for MLA).
+    backend's kernels do (vLLM: bfloat16; SGLang 0.5.14 on Hopper: bfloat16 for
+    MLA). Overriding one mode does not change what is inferred for the others.
     """
     facts = spec.checkpoint
     wanted_gemm = _override("gemm", gemm, GEMM_MODES)
@@ -97,14 +100,25 @@ def resolve_precision(
     if backend == "vllm" and spec.family == "NEMOTRONH":
         inferred_gemm = inferred_gemm.replace("w4a16_nvfp4", "nvfp4")
         inferred_moe = inferred_moe.replace("w4a16_nvfp4", "nvfp4")
-    inferred_kv = _inferred_cache(spec)
     return Precision(
-        gemm=wanted_gemm or inferred_gemm,
-        moe=wanted_moe or inferred_moe,
-        kv=_override("kv", kv, KV_BYTES) or inferred_kv,
+        gemm=wanted_gemm or _usable("gemm", spec, inferred_gemm, GEMM_MODES),
+        moe=wanted_moe or _usable("moe", spec, inferred_moe, MOE_MODES),
+        kv=_override("kv", kv, KV_BYTES)
+        or ("fp8" if spec.family in _FP8_CACHE_FAMILIES else facts.kv),
         fmha=_override("fmha", fmha, FMHA_MODES)
-        or _inferred_fmha(spec, inferred_kv, backend, sm_version),
+        or _inferred_fmha(spec, backend, version, sm_version),
         comm=_override("comm", comm, COMM_BYTES) or "half",
+    )
+
+
+def _usable(part: str, spec: ModelSpec, mode: str, known: Collection[str]) -> str:
+    if mode in known:
+        return mode
+    if part == "moe" and not spec.is_moe:
+        return "bfloat16"
+    raise InvalidInputError(
+        f"{spec.name}: no {part} kernels exist for its {mode} weights; name another "
+        f"mode with {part} (one of {', '.join(known)})."
     )
 
 
@@ -121,22 +135,12 @@ def _override(part: str, name: str | None, known: Collection[str]) -> str | None
     return mode
 
 
-def _inferred_cache(spec: ModelSpec) -> str:
-    facts = spec.checkpoint
-    if spec.family in _FP8_CACHE_FAMILIES:
-        return "fp8"
-    if facts.kv is None:
-        return "fp8" if facts.gemm in FP8_LIKE else "bfloat16"
-    return facts.kv if facts.kv in KV_BYTES else "bfloat16"
-
-
 def _inferred_fmha(
-    spec: ModelSpec, cache: str, backend: str, sm_version: int | None
+    spec: ModelSpec, backend: str, version: str | None, sm_version: int | None
 ) -> str:
-    fp8 = spec.checkpoint.kv != "none" and (
-        spec.checkpoint.gemm in FP8_LIKE or cache == "fp8"
-    )
-    hopper_mla = backend == "sglang" and sm_version == 90 and spec.family in MLA_MOE
-    if not fp8 or backend == "vllm" or hopper_mla or spec.family in _BF16_FMHA_FAMILIES:
+    if backend == "vllm" or spec.family in _BF16_FMHA_FAMILIES:
         return "bfloat16"
-    return "fp8"
+    mla_on_hopper = spec.family == "DEEPSEEK" and sm_version == 90
+    if backend == "sglang" and version in _BF16_MLA_SGLANG and mla_on_hopper:
+        return "bfloat16"
+    return "fp8" if spec.family in _FP8_FMHA_FAMILIES else spec.checkpoint.fmha
