@@ -96,3 +96,21 @@ OutputDir = Annotated[
     Path | None,
     typer.Option("--output-dir", help="Write result files there.", show_default=False),
 ]
+
+
+def expert_sizes(
+    model: str, width: int, moe_tp: int | None, moe_ep: int | None
+) -> tuple[int, int]:
+    """Expert sizes of a worker with `width` = tp * dp ranks; (1, 1) for dense models.
+
+    One size alone fixes the other; none at all spreads experts over all ranks.
+    """
+    from aisim_jax.models import load_model
+
+    if moe_tp is None and moe_ep is None:
+        return (1, width) if load_model(model).is_moe else (1, 1)
+    if moe_ep is None and moe_tp is not None:
+        return moe_tp, max(1, width // moe_tp)
+    if moe_tp is None and moe_ep is not None:
+        return max(1, width // moe_ep), moe_ep
+    return moe_tp or 1, moe_ep or 1

@@ -1,35 +1,95 @@
-"""Tables, plots and files that show results to a person."""
+"""Tables, plots and files that show results to a person.
 
-from ._atomic import write_file as write_file
-from ._capacity_text import CapacityReport as CapacityReport
-from ._capacity_text import MemoryShare as MemoryShare
-from ._capacity_text import capacity_text as capacity_text
-from ._capacity_text import memory_bar as memory_bar
-from ._deployment import DeploymentRow as DeploymentRow
-from ._deployment import ExperimentReport as ExperimentReport
-from ._deployment import SweepReport as SweepReport
-from ._deployment import WorkerRow as WorkerRow
-from ._estimate_text import EstimateReport as EstimateReport
-from ._estimate_text import OperationRow as OperationRow
-from ._estimate_text import estimate_text as estimate_text
-from ._launch import LaunchCommand as LaunchCommand
-from ._launch import launch_commands as launch_commands
-from ._pareto_page import pareto_page as pareto_page
-from ._pareto_picture import pareto_picture as pareto_picture
-from ._profiles_text import models_json as models_json
-from ._profiles_text import models_text as models_text
-from ._profiles_text import profiles_csv as profiles_csv
-from ._profiles_text import profiles_json as profiles_json
-from ._profiles_text import profiles_text as profiles_text
-from ._profiles_text import system_json as system_json
-from ._profiles_text import system_text as system_text
-from ._sweep_files import best_rows as best_rows
-from ._sweep_files import check_plot_name as check_plot_name
-from ._sweep_files import deployments_csv as deployments_csv
-from ._sweep_files import pareto_rows as pareto_rows
-from ._sweep_files import sweep_json as sweep_json
-from ._sweep_files import write_plot as write_plot
-from ._sweep_files import write_sweep as write_sweep
-from ._sweep_text import sweep_text as sweep_text
-from ._terminal_plot import Series as Series
-from ._terminal_plot import terminal_plot as terminal_plot
+Names load on first use: a table of profiles needs neither jax nor a plot library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from ._atomic import write_file as write_file
+    from ._capacity_text import MemoryShare as MemoryShare
+    from ._capacity_text import capacity_json as capacity_json
+    from ._capacity_text import capacity_text as capacity_text
+    from ._capacity_text import memory_bar as memory_bar
+    from ._capacity_text import memory_shares as memory_shares
+    from ._deployment import DeploymentRow as DeploymentRow
+    from ._deployment import ExperimentReport as ExperimentReport
+    from ._deployment import SweepReport as SweepReport
+    from ._deployment import WorkerRow as WorkerRow
+    from ._estimate_text import EstimateReport as EstimateReport
+    from ._estimate_text import OperationRow as OperationRow
+    from ._estimate_text import estimate_text as estimate_text
+    from ._launch import LaunchCommand as LaunchCommand
+    from ._launch import launch_commands as launch_commands
+    from ._pareto_page import pareto_page as pareto_page
+    from ._pareto_picture import pareto_picture as pareto_picture
+    from ._profiles_text import models_json as models_json
+    from ._profiles_text import models_text as models_text
+    from ._profiles_text import profiles_csv as profiles_csv
+    from ._profiles_text import profiles_json as profiles_json
+    from ._profiles_text import profiles_text as profiles_text
+    from ._profiles_text import system_json as system_json
+    from ._profiles_text import system_text as system_text
+    from ._sweep_files import best_rows as best_rows
+    from ._sweep_files import check_plot_name as check_plot_name
+    from ._sweep_files import deployments_csv as deployments_csv
+    from ._sweep_files import pareto_rows as pareto_rows
+    from ._sweep_files import sweep_json as sweep_json
+    from ._sweep_files import write_plot as write_plot
+    from ._sweep_files import write_sweep as write_sweep
+    from ._sweep_text import sweep_text as sweep_text
+    from ._terminal_plot import Series as Series
+    from ._terminal_plot import terminal_plot as terminal_plot
+
+
+_HOMES = {
+    "write_file": "._atomic",
+    "MemoryShare": "._capacity_text",
+    "capacity_json": "._capacity_text",
+    "capacity_text": "._capacity_text",
+    "memory_bar": "._capacity_text",
+    "memory_shares": "._capacity_text",
+    "DeploymentRow": "._deployment",
+    "ExperimentReport": "._deployment",
+    "SweepReport": "._deployment",
+    "WorkerRow": "._deployment",
+    "EstimateReport": "._estimate_text",
+    "OperationRow": "._estimate_text",
+    "estimate_text": "._estimate_text",
+    "LaunchCommand": "._launch",
+    "launch_commands": "._launch",
+    "pareto_page": "._pareto_page",
+    "pareto_picture": "._pareto_picture",
+    "models_json": "._profiles_text",
+    "models_text": "._profiles_text",
+    "profiles_csv": "._profiles_text",
+    "profiles_json": "._profiles_text",
+    "profiles_text": "._profiles_text",
+    "system_json": "._profiles_text",
+    "system_text": "._profiles_text",
+    "best_rows": "._sweep_files",
+    "check_plot_name": "._sweep_files",
+    "deployments_csv": "._sweep_files",
+    "pareto_rows": "._sweep_files",
+    "sweep_json": "._sweep_files",
+    "write_plot": "._sweep_files",
+    "write_sweep": "._sweep_files",
+    "sweep_text": "._sweep_text",
+    "Series": "._terminal_plot",
+    "terminal_plot": "._terminal_plot",
+}
+
+__all__ = [*_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home, __name__), name)
+    globals()[name] = value
+    return value

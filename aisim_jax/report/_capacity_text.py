@@ -2,114 +2,124 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple
+from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from aisim_jax.memory import CapacityReport
+
+from ._deployment import layout_words
+
 
 GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryShare:
-    """One use of a GPU's memory, bytes."""
+class MemoryShare(NamedTuple):
+    """One use of a GPU's memory, bytes, with the character and colour of its bar."""
 
     name: str
     memory_bytes: float
+    mark: str
+    colour: str
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityReport:
-    """KV capacity of one rank (one GPU); lengths are tokens.
-
-    `shares` add up to the capacity. `requests` is how many requests of the asked
-    prompt and output length fit at once. `smallest_tp` is the least tensor-parallel
-    size that holds one of them (0 = none of those tried).
-    """
-
-    title: str
-    capacity_bytes: int
-    shares: tuple[MemoryShare, ...]
-    kv_bytes: int
-    kv_bytes_per_token: float
-    kv_tokens: int
-    block_size_tokens: int
-    blocks: int
-    kv_precision: str
-    isl: int
-    osl: int
-    requests: int
-    smallest_tp: int
-    remedy: str = ""
-    origin: str = ""
-
-
-# Each use has its own character: the bar reads without colour.
-MARKS = "█▓▒░◆▪○ "
-COLOURS = ("blue", "magenta", "yellow", "cyan", "green", "red", "white", "")
+def memory_shares(report: CapacityReport) -> list[MemoryShare]:
+    """Uses of one GPU's memory in the order in which they are taken."""
+    loads = report.loads
+    pool = max(report.pool_bytes, 0.0)
+    uses = [
+        MemoryShare("weights", loads.weights, "█", "blue"),
+        MemoryShare("activations", loads.activations, "▓", "magenta"),
+        MemoryShare("runtime", loads.other, "▒", "yellow"),
+        MemoryShare("communication", loads.nccl, "◆", "cyan"),
+        MemoryShare("reserved", loads.reserved, "▪", "white"),
+        MemoryShare("CUDA graphs", loads.graphs, "○", "white"),
+        MemoryShare("KV cache", pool, "░", "green"),
+    ]
+    rest = loads.capacity - sum(use.memory_bytes for use in uses)
+    uses.append(MemoryShare("left free", max(rest, 0.0), " ", ""))
+    return [use for use in uses if use.memory_bytes > 0]
 
 
 def capacity_text(report: CapacityReport, width: int) -> RenderableType:
-    """Breakdown bar, its table, and what the rest holds."""
-    parts: list[RenderableType] = [Text(report.title, style="bold")]
-    parts.append(memory_bar(report.shares, report.capacity_bytes, min(width, 80)))
-    parts.append(_shares_table(report))
-    parts.append(Text(_facts(report)))
-    if report.remedy:
-        parts.append(Text(report.remedy, style="red"))
-    if report.origin:
-        parts.append(Text(f"Data: {report.origin}", style="dim"))
+    """Breakdown bar, its table, what the rest holds, and the refusal if there is one."""
+    shares = memory_shares(report)
+    title = (
+        f"{report.model} · {layout_words(*astuple(report.layout))} · {report.backend} {report.version} on "
+        f"{report.system} · {report.memory_fraction:g} of memory"
+    )
+    parts: list[RenderableType] = [
+        Text(title, style="bold"),
+        memory_bar(shares, report.loads.capacity, min(width, 80) - 2),
+        _shares_table(shares, report.loads.capacity),
+        Text(),
+        Text(_facts(report)),
+    ]
+    if report.refusal is not None:
+        parts.append(Text(f"Does not fit: {report.refusal}.", style="red bold"))
     return Group(*parts)
+
+
+def capacity_json(report: CapacityReport) -> str:
+    """The report as JSON."""
+    return json.dumps(report.as_dict(), indent=2)
 
 
 def memory_bar(
     shares: Sequence[MemoryShare], capacity_bytes: float, width: int
 ) -> Text:
-    """One stacked bar; a positive share is never narrower than one character."""
+    """One stacked bar of `width` characters; every use gets at least one of them."""
     total = max(capacity_bytes, sum(share.memory_bytes for share in shares))
     bar = Text("│")
     filled = 0
     reached = 0.0
     for place, share in enumerate(shares):
         reached += share.memory_bytes
-        end = max(round(reached / total * width), filled)
-        end = max(end, filled + 1) if share.memory_bytes > 0 else end
-        cells = min(end, width) - filled
-        bar.append(MARKS[place % len(MARKS)] * cells, COLOURS[place % len(COLOURS)])
-        filled += cells
+        left = len(shares) - 1 - place
+        end = max(round(reached / total * width), filled + 1)
+        end = min(end, width - left)
+        bar.append(share.mark * (end - filled), share.colour)
+        filled = end
     bar.append(" " * (width - filled) + "│")
     return bar
 
 
-def _shares_table(report: CapacityReport) -> Table:
+def _shares_table(shares: Sequence[MemoryShare], capacity_bytes: float) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     table.add_column("")
     table.add_column("memory of one GPU")
     table.add_column("GiB", justify="right")
     table.add_column("share", justify="right")
-    for place, share in enumerate(report.shares):
-        mark = Text(MARKS[place % len(MARKS)] * 2, COLOURS[place % len(COLOURS)])
-        portion = share.memory_bytes / report.capacity_bytes
+    for share in shares:
         gib = f"{share.memory_bytes / GIB:.2f}"
-        table.add_row(mark, share.name, gib, f"{portion:.1%}")
-    table.add_section()
-    table.add_row("", "capacity", f"{report.capacity_bytes / GIB:.2f}", "100.0%")
+        portion = f"{share.memory_bytes / capacity_bytes:.1%}"
+        table.add_row(Text(share.mark * 2, share.colour), share.name, gib, portion)
+    table.add_row("", "capacity", f"{capacity_bytes / GIB:.2f}", "100.0%")
     return table
 
 
 def _facts(report: CapacityReport) -> str:
+    least = report.smallest_tp
+    widths = "" if least is None else f"; smallest tp that holds one context: {least}"
+    if report.pool_bytes <= 0:
+        missing = f"{-report.pool_bytes / GIB:.2f} GiB are missing"
+        return f"No room for a KV cache: {missing} on each GPU{widths}."
     lines = [
-        f"KV cache: {report.kv_tokens:,} tokens at "
-        f"{report.kv_bytes_per_token:,.0f} bytes each ({report.kv_precision}); "
-        f"{report.blocks:,} blocks of {report.block_size_tokens}.",
-        f"Longest context of one request: {report.kv_tokens:,} tokens.",
-        f"Requests of {report.isl:,} + {report.osl:,} tokens at once: "
-        f"{report.requests:,}.",
+        f"KV cache: {report.tokens:,} tokens of {report.kv_bytes_per_token:,.0f} bytes "
+        f"({report.kv_quant}), {report.blocks:,} blocks of {report.block_tokens}.",
+        f"Longest context: {report.longest_context_tokens:,} tokens; a "
+        f"{report.context_tokens:,}-token one takes {report.context_bytes / GIB:.2f} GiB"
+        f"{widths}.",
     ]
-    if report.smallest_tp:
-        lines.append(f"Smallest tp that holds one such request: {report.smallest_tp}.")
+    if report.safe_requests is not None:
+        lines.append(
+            f"Requests at once: {report.safe_requests:,} at full length (never "
+            f"preempted), {report.steady_requests:,} half-way through their output."
+        )
     return "\n".join(lines)

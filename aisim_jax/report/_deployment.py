@@ -9,6 +9,13 @@ from dataclasses import dataclass
 SERVING_MODES = {"agg": "aggregated", "disagg": "disaggregated"}
 
 
+def layout_words(tp: int, pp: int, dp: int, moe_tp: int, moe_ep: int, cp: int) -> str:
+    """Parallel sizes above one, e.g. `tp4` or `dp8 ep8`; `tp1` for a single GPU."""
+    sizes = {"tp": tp, "pp": pp, "dp": dp, "etp": moe_tp, "ep": moe_ep, "cp": cp}
+    shown = [f"{name}{size}" for name, size in sizes.items() if size > 1]
+    return " ".join(shown) or "tp1"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
     """One kind of worker in a deployment.
@@ -38,16 +45,9 @@ class WorkerRow:
     @property
     def layout(self) -> str:
         """Parallel sizes above one, e.g. `tp4` or `dp8 ep8`."""
-        sizes = {
-            "tp": self.tp,
-            "pp": self.pp,
-            "dp": self.dp,
-            "etp": self.moe_tp,
-            "ep": self.moe_ep,
-            "cp": self.cp,
-        }
-        shown = [f"{name}{size}" for name, size in sizes.items() if size > 1]
-        return " ".join(shown) or "tp1"
+        return layout_words(
+            self.tp, self.pp, self.dp, self.moe_tp, self.moe_ep, self.cp
+        )
 
 
 @dataclass(frozen=True, slots=True)
