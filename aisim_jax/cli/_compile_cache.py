@@ -3,14 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-
-
-def cache_folder() -> Path:
-    """The user's cache folder for compiled programs."""
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
-    return root / "aisim-jax" / "compiled"
 
 
 def enable_compile_cache() -> None:
@@ -21,9 +13,11 @@ def enable_compile_cache() -> None:
     """
     import jax
 
+    from aisim_jax.systems import cache_folder
+
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
-    folder = cache_folder()
+    folder = cache_folder() / "compiled"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

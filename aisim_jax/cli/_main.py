@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 
@@ -44,22 +43,6 @@ def version() -> None:
     print(__version__)
 
 
-@app.callback(invoke_without_command=True)
-def start(
-    context: typer.Context,
-    show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Price, size and choose LLM serving deployments on measured data."""
-    if show_version:
-        version()
-        raise typer.Exit
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-        raise typer.Exit
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit: 0 answered, 1 nothing feasible, 2 bad input.
 
@@ -71,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    words = None if arguments is None else list(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = {(): ["--help"], ("--version",): ["version"]}.get(tuple(words), words)
     try:
         code = app(args=words, prog_name="aisim", standalone_mode=False)
     except CommandLineError as error:
