@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aisim_jax import models as m
@@ -109,3 +110,14 @@ def record(golden: dict[str, Any]) -> m.Operation:
 def records(golden: list[dict[str, Any]]) -> tuple[m.Operation, ...]:
     """All records of a list."""
     return tuple(record(item) for item in golden)
+
+
+def leaves(operations: Iterable[m.Operation]) -> Iterator[Any]:
+    """Operations of a list with the parts of each group in its place."""
+    for operation in operations:
+        if isinstance(operation, m.Fallback):
+            yield from (operation.primary, *operation.alternative)
+        elif isinstance(operation, m.Overlap):
+            yield from (*operation.left, *operation.right)
+        else:
+            yield operation

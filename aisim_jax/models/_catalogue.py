@@ -6,20 +6,29 @@ import difflib
 import functools
 import json
 import re
+from collections import defaultdict
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._errors import UnknownModelError
 
 
-# A checkpoint under these endings has the geometry of the one without.
-_NEUTRAL_SUFFIXES = ("-instruct", "-base", "-chat", "-hf", "-it")
-_SUFFIX_PATTERN = re.compile(rf"({'|'.join(_NEUTRAL_SUFFIXES)})(?=-|$)")
+# A checkpoint with one of these endings has the geometry of the one without.
+_NEUTRAL = re.compile(r"-(instruct|base|chat|hf|it)(?=-|$)")
+# Endings of re-quantised uploads: there the organisation tells the recipe apart.
+_REQUANTISED = re.compile(r"-(fp8|fp8-dynamic|nvfp4|fp4)$")
+
+
+class _Index(NamedTuple):
+    """Lower-case spelling -> canonical names that it may stand for."""
+
+    exact: dict[str, list[str]]
+    loose: dict[str, list[str]]
 
 
 @functools.cache
 def catalogue() -> dict[str, dict[str, Any]]:
-    """Entries by canonical name: config, optional hf_quant, source, aliases."""
+    """Entries by canonical name: config, optional hf_quant, like, aliases, source."""
     text = resources.files("aisim_jax.profiles.models").joinpath("catalogue.json")
     return {e["name"]: e for e in json.loads(text.read_text("utf-8"))["models"]}
 
@@ -32,16 +41,30 @@ def model_names() -> list[str]:
 def canonical_name(name: str) -> str:
     """Catalogue name that `name` stands for.
 
-    Case is ignored; the organisation may be left out or be that of a re-upload; the
+    Case is ignored; the organisation may be left out, or be that of a re-upload; the
     endings -Instruct, -Base, -Chat, -hf and -it are neutral unless the catalogue
-    tells them apart. Precision endings (-FP8, -NVFP4, ...) are never dropped.
+    tells them apart. A precision ending (-FP8, -NVFP4, ...) is never dropped, and
+    with one the organisation must be the one in the catalogue.
     """
     index = _index()
     wanted = name.strip().lower()
-    bare = wanted.rsplit("/", 1)[-1]
-    for key in (wanted, bare, _neutral(wanted), _neutral(bare)):
-        if key in index:
-            return index[key]
+    organisation, _, bare = wanted.rpartition("/")
+    for spellings, key in (
+        (index.exact, wanted),
+        (index.exact, bare),
+        (index.loose, _NEUTRAL.sub("", wanted)),
+        (index.loose, _NEUTRAL.sub("", bare)),
+    ):
+        found = spellings.get(key, [])
+        if key.count("/") == 0 and organisation and _REQUANTISED.search(bare):
+            found = []
+        if len(found) > 1:
+            raise UnknownModelError(
+                f"model {name!r} stands for more than one checkpoint; give one of "
+                f"{', '.join(found)}."
+            )
+        if found:
+            return found[0]
     raise UnknownModelError(
         f"model {name!r} is not in the catalogue; closest are {_closest(bare)}; give "
         "one of these, or the path of a local directory that holds its config.json."
@@ -49,25 +72,20 @@ def canonical_name(name: str) -> str:
 
 
 @functools.cache
-def _index() -> dict[str, str]:
-    """Accepted spelling (lower case) -> canonical name; exact spellings win."""
-    exact: dict[str, str] = {}
-    loose: dict[str, str] = {}
+def _index() -> _Index:
+    exact: defaultdict[str, list[str]] = defaultdict(list)
+    loose: defaultdict[str, list[str]] = defaultdict(list)
     for name, entry in catalogue().items():
         for spelling in (name, *entry.get("aliases", ())):
-            lower = spelling.lower()
-            exact.setdefault(lower, name)
-            exact.setdefault(lower.rsplit("/", 1)[-1], name)
-            loose.setdefault(_neutral(lower), name)
-            loose.setdefault(_neutral(lower.rsplit("/", 1)[-1]), name)
-    return {**loose, **exact}
-
-
-def _neutral(name: str) -> str:
-    return _SUFFIX_PATTERN.sub("", name)
+            full = spelling.lower()
+            for key in (full, full.rpartition("/")[2]):
+                for spellings, form in ((exact, key), (loose, _NEUTRAL.sub("", key))):
+                    if name not in spellings[form]:
+                        spellings[form].append(name)
+    return _Index(dict(exact), dict(loose))
 
 
 def _closest(bare: str) -> str:
-    spellings = {n.rsplit("/", 1)[-1].lower(): n for n in catalogue()}
+    spellings = {n.rpartition("/")[2].lower(): n for n in catalogue()}
     found = difflib.get_close_matches(bare, spellings, n=3, cutoff=0.0)
     return ", ".join(spellings[key] for key in found)

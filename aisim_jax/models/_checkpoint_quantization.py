@@ -171,12 +171,13 @@ def _compressed_modes(declared: Mapping[str, Any]) -> tuple[str, str, str]:
     weights = next((g["weights"] for g in groups if g.get("weights")), {})
     bits, kind = weights.get("num_bits"), weights.get("type")
     block = weights.get("strategy") == "block"
-    mode = {
+    modes: dict[tuple[object, object], str] = {
         (4, "int"): "int4_wo",
         (8, "int"): "int8_wo",
         (8, "float"): "fp8_block" if block else "fp8",
         (4, "float"): "w4a16_mxfp4",
-    }.get((bits, kind))
+    }
+    mode = modes.get((bits, kind))
     if mode is None:
         return "bfloat16", "bfloat16", f"compressed-tensors {kind}{bits}"
     ignored = _strings(declared, "ignore")

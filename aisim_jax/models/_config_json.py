@@ -9,7 +9,15 @@ from typing import Any
 
 from .._errors import InvalidInputError
 from ._checkpoint_quantization import infer_quantization
-from ._families import FAMILY_OF_ARCHITECTURE, QK_NORM_ARCHITECTURES
+from ._families import (
+    FAMILY_OF_ARCHITECTURE,
+    GQA_DENSE,
+    GQA_MOE,
+    MLA_MOE,
+    QK_NORM_ARCHITECTURES,
+    UNKNOWN_FAMILY,
+)
+from ._quantization_shape import check_quantization_shape
 from ._spec import ModelSpec
 
 
@@ -32,6 +40,7 @@ _CONTEXT = (
     "seq_length",
     "n_positions",
 )
+_LATENT = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 _SHARED_WIDTH = (
     "shared_expert_intermediate_size",
     "moe_shared_expert_intermediate_size",
@@ -84,13 +93,22 @@ def parse_config(
     checkpoint lies under text_config or llm_config, whose fields win.
     """
     text = config.get("text_config") or config.get("llm_config") or {}
+    if not isinstance(text, Mapping):
+        raise InvalidInputError(
+            f"{where}: field 'text_config' is {text!r}, but must be a mapping of "
+            "fields; restore it from the checkpoint."
+        )
+    for section in (config, text):
+        check_quantization_shape(
+            section.get("quantization_config"), f"{where}: quantization_config"
+        )
+    check_quantization_shape(
+        (sidecar or {}).get("quantization"), f"{where}: {SIDECAR_FILE} quantization"
+    )
     fields = _Fields({**config, **text}, where)
     architecture = _architecture(config, where)
-    if architecture not in FAMILY_OF_ARCHITECTURE:
-        raise InvalidInputError(
-            f"{where}: architecture {architecture!r} is not supported; supported are "
-            f"{', '.join(FAMILY_OF_ARCHITECTURE)}."
-        )
+    family = FAMILY_OF_ARCHITECTURE.get(architecture, UNKNOWN_FAMILY)
+    fields.check_family(family)
     heads = fields.required("num_attention_heads")
     hidden = fields.required("hidden_size")
     intermediate = fields.optional("intermediate_size")
@@ -107,10 +125,10 @@ def parse_config(
     return ModelSpec(
         name=name,
         architecture=architecture,
-        family=FAMILY_OF_ARCHITECTURE[architecture],
+        family=family,
         layers=fields.layers(),
         heads=heads,
-        kv_heads=fields.optional("num_key_value_heads"),
+        kv_heads=fields.kv_heads(heads, family),
         head_dim=head_dim,
         hidden=hidden,
         intermediate=intermediate,
@@ -178,6 +196,27 @@ class _Fields:
                     )
                 return value
         return 0
+
+    def check_family(self, family: str) -> None:
+        """Raise if a number that the family's operations need is absent."""
+        if family in GQA_DENSE:
+            self.required("intermediate_size")
+        if family in MLA_MOE:
+            for name in _LATENT:
+                self.required(name)
+        if family in GQA_MOE | MLA_MOE and not self.optional(*_EXPERTS):
+            raise InvalidInputError(
+                f"{self._where}: number of experts is missing; restore it from the "
+                f"checkpoint as one of {', '.join(_EXPERTS)}."
+            )
+
+    def kv_heads(self, heads: int, family: str) -> int:
+        """Key-value heads; files of plain multi-head models leave them out."""
+        if family not in GQA_DENSE | GQA_MOE:
+            return self.optional("num_key_value_heads")
+        if self.values.get("num_key_value_heads") is None:
+            return heads
+        return self.required("num_key_value_heads")
 
     def layers(self) -> int:
         """Number of layers; some hybrids only list the kind of each."""

@@ -15,8 +15,8 @@ def check_layout(
     """Raise the first broken rule of `layout` for `spec`, if any."""
     if spec.family not in BUILT_FAMILIES:
         raise UnsupportedError(
-            f"{spec.name}: operation lists of family {spec.family} are not built; "
-            f"built families are {', '.join(sorted(BUILT_FAMILIES))}."
+            f"{spec.name}: operations of {spec.architecture} (family {spec.family}) are "
+            f"not built; built families are {', '.join(sorted(BUILT_FAMILIES))}."
         )
     if backend not in ("vllm", "sglang", "trtllm"):
         raise InvalidInputError(

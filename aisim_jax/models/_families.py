@@ -40,6 +40,8 @@ FAMILY_OF_ARCHITECTURE: dict[str, str] = {
     "DeciLMForCausalLM": "NEMOTRONNAS",
 }
 
+UNKNOWN_FAMILY = "UNKNOWN"
+
 QK_NORM_ARCHITECTURES = frozenset(
     {"Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "MiniMaxM2ForCausalLM"}
 )
