@@ -15,7 +15,7 @@ DENSE = "meta-llama/Meta-Llama-3.1-8B"
 EXPERTS = "Qwen/Qwen3-235B-A22B-FP8"
 
 
-def _build(model, layout, backend="vllm", nextn=0, **modes):
+def _build(model, layout, backend: m.Backend = "vllm", nextn=0, **modes):
     spec = m.load_model(model)
     precision = m.resolve_precision(spec, backend, **modes)
     return m.build_operations(spec, precision, layout, backend, nextn=nextn)
