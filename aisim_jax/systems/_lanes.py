@@ -1,8 +1,9 @@
 """Which attention kernel ("lane") serves a query first.
 
 An order is: the pinned lane (the user's attention backend, then the framework's own
-default), the version's own lanes densest first, the generic kernels, "default", then
-lanes that are present only through data shared from other versions.
+default), the version's own lanes densest first, the generic kernels (measured ones
+densest first, the others by name), "default", then the remaining lanes that are present
+only through data shared from other versions, densest first.
 """
 
 from __future__ import annotations
@@ -34,20 +35,26 @@ PINNED_LANES: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def lane_census(blocks: Sequence[Block]) -> dict[str, list[str]]:
-    """Own lanes, densest first (slices, then rows, then name), and shared-only lanes."""
-    slices: dict[str, int] = {}
-    rows: dict[str, int] = {}
-    shared: list[str] = []
+    """Own lanes and shared-only lanes, each densest first (slices, rows, then name)."""
+    own: dict[str, list[int]] = {}
+    shared: dict[str, list[int]] = {}
     for block in blocks:
-        lane = str(block.key[0])
-        own = int(np.count_nonzero(~np.isnan(block.latency_ms) & (block.origin == 0)))
-        if own:
-            slices[lane] = slices.get(lane, 0) + 1
-            rows[lane] = rows.get(lane, 0) + own
-        elif lane not in shared:
-            shared.append(lane)
-    own_lanes = sorted(slices, key=lambda lane: (-slices[lane], -rows[lane], lane))
-    return {"own": own_lanes, "shared": [x for x in shared if x not in slices]}
+        measured = ~np.isnan(block.latency_ms)
+        for counts, points in (
+            (own, measured & (block.origin == 0)),
+            (shared, measured),
+        ):
+            rows = int(np.count_nonzero(points))
+            if rows:
+                tally = counts.setdefault(str(block.key[0]), [0, 0])
+                tally[0] += 1
+                tally[1] += rows
+    only_shared = {lane: tally for lane, tally in shared.items() if lane not in own}
+    return {"own": _densest_first(own), "shared": _densest_first(only_shared)}
+
+
+def _densest_first(counts: Mapping[str, Sequence[int]]) -> list[str]:
+    return sorted(counts, key=lambda lane: (-counts[lane][0], -counts[lane][1], lane))
 
 
 def lane_order(
@@ -65,12 +72,20 @@ def lane_order(
     order of the table.
     """
     framework = lanes["architectures"].get(architecture) or lanes["default"]
+    census = lanes[phase]
     chosen = _chosen_lanes(backend, attention_backend)
+    measured = [*census["own"], *census["shared"]]
+    if chosen and not set(chosen) & set(measured):
+        raise UnsupportedError(
+            f"attention_backend {attention_backend!r} has no {phase} attention "
+            f"measurements here; measured kernels are {', '.join(measured) or 'none'}"
+        )
     if framework is None and not chosen:
         return ("default",)
     pinned = [*chosen, *([] if framework in (None, "default") else [framework])]
-    census = lanes[phase]
-    order = [*pinned, *census["own"], *GENERIC_LANES, "default", *census["shared"]]
+    generic = [lane for lane in census["shared"] if lane in GENERIC_LANES]
+    generic += GENERIC_LANES
+    order = [*pinned, *census["own"], *generic, "default", *census["shared"]]
     return tuple(dict.fromkeys(order))
 
 

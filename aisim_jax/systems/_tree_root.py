@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ._archive import FORMAT_VERSION
 from ._cache_folder import cache_folder
 from ._spec import SystemSpec
 from .importing import (
@@ -63,7 +64,7 @@ class TreeRoot:
 
     def _fingerprint(self, system: str) -> str:
         """Names, sizes and modification times of the files that an import reads."""
-        digest = hashlib.sha256(str(self.tree.root).encode())
+        digest = hashlib.sha256(f"{FORMAT_VERSION} {self.tree.root}".encode())
         data = self.tree.data_folder(system)
         files = sorted(self.tree.root.glob("*.yaml"))
         for family in FAMILY_FOLDERS:

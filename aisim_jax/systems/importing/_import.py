@@ -96,7 +96,7 @@ def _literal_version(
     slots = tree_slots(tree, system, backend) or {}
     wanted = version or "current"
     literal = slots.get(wanted, wanted)
-    if literal not in declared:
+    if not declared or literal not in {*declared, *slots.values()}:
         known = ", ".join(sorted(declared)) or "none"
         raise MissingPerfDataError(
             f"{tree.root} has no {backend} {literal} data for {system}; "

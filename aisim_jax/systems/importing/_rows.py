@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,10 @@ class Text:
 
     codes: np.ndarray
     values: tuple[str, ...]
+
+    def matches(self, holds: Callable[[str], bool]) -> np.ndarray:
+        """Rows whose text satisfies `holds`."""
+        return np.array([holds(value) for value in self.values], bool)[self.codes]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +84,6 @@ def _read_table(
 ):
     """One file as an arrow table of int64, string and float64 columns."""
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     try:
@@ -91,9 +94,8 @@ def _read_table(
             "again (a Git LFS pointer must be replaced by its content)"
         ) from error
     if source.kernels is not None:
-        allowed = pa.array(sorted(source.kernels))
-        kernel = table["kernel_source"].cast(pa.string())
-        table = table.filter(pc.is_in(kernel, value_set=allowed))
+        kernels = table["kernel_source"].to_pylist()
+        table = table.filter(pa.array([name in source.kernels for name in kernels]))
     count = table.num_rows
     columns = {"latency": table["latency"].cast(pa.float64())}
     columns["origin"] = pa.chunked_array([pa.array(np.full(count, code, np.uint8))])

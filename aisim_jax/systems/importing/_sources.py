@@ -58,12 +58,13 @@ def resolve_sources(
 
 
 def collective_sources(tree: SystemsTree, system: str) -> list[Source]:
-    """The NCCL file that the system names; collectives never share."""
-    facts = tree.facts(f"{system}.yaml") or {}
-    version = str(facts.get("misc", {}).get("nccl_version", ""))
-    folder = tree.data_folder(system) / "comm" / "nccl" / version
-    path = _table_file(folder, "nccl_perf") if version else None
-    return [] if path is None else [Source(f"nccl/{version}", path)]
+    """The NCCL (or oneCCL) file that the system names; collectives never share."""
+    misc = (tree.facts(f"{system}.yaml") or {}).get("misc", {})
+    library = "oneccl" if "oneccl_version" in misc else "nccl"
+    version = str(misc[f"{library}_version"])
+    folder = tree.data_folder(system) / "comm" / library / version
+    path = _table_file(folder, f"{library}_perf")
+    return [] if path is None else [Source(f"{library}/{version}", path)]
 
 
 def _table_file(folder: Path, table: str) -> Path | None:

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,12 @@ class SystemsTree:
 
 
 def read_yaml(path: Path) -> Any:
-    """Parse one YAML file."""
+    """Parse one YAML file (kept until it changes; do not modify the result)."""
+    return _parse_yaml(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _parse_yaml(path: Path, changed_ns: int) -> Any:
     with path.open("rb") as stream:
         return yaml.load(stream, Loader=YAML_LOADER)
 
