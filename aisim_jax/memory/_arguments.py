@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aisim_jax._errors import InvalidInputError, UnsupportedError
 
 from ._constants import EngineMemory, MemoryConstants
 
+
+# Arguments whose type and range are checked here, with a sentence, at run time.
+if TYPE_CHECKING:
+    Count = int
+    Share = float
+    Word = str
+else:
+    Count = Share = Word = object
 
 LARGEST_BYTES = 2**53
 
@@ -67,7 +75,7 @@ def check_capacity_override(value: Any) -> None:
         )
 
 
-def check_encoder_layout(encoder_parallel: str | None) -> None:
+def check_encoder_layout(encoder_parallel: Word | None) -> None:
     """A vision tower is sharded (tp) or replicated (dp)."""
     if encoder_parallel not in (None, "tp", "dp"):
         raise InvalidInputError(
@@ -77,8 +85,8 @@ def check_encoder_layout(encoder_parallel: str | None) -> None:
 
 def check_profile_route(
     fpm_profile: object | None,
-    request_occupancy_tokens: int | None,
-    context_length: int | None,
+    request_occupancy_tokens: Count | None,
+    context_length: Count | None,
 ) -> None:
     """Measured-resource profiles are not built, and two arguments need one."""
     if fpm_profile is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from aisim_jax._errors import InvalidInputError, NoKvBudgetError, UnsupportedError
-from aisim_jax.models import Layout, load_model, resolve_precision
-from aisim_jax.models._constraints import FP8_BLOCK_WIDTH
+from aisim_jax.models import Layout, check_layout, load_model, resolve_precision
 from aisim_jax.systems import load_system, resolve_version
 
-from ._arguments import check_backend, check_count
+from ._arguments import Count, Share, check_backend, check_count
 from ._capacity import estimate_kv_cache
 from ._constants import COMPAT, MemoryConstants
 
@@ -28,7 +28,7 @@ def estimate_num_gpu_blocks(
     backend: str,
     backend_version: str | None = None,
     *,
-    scheduler_block_size: int,
+    scheduler_block_size: Count,
     **arguments: Any,
 ) -> int:
     """Return the KV blocks of one rank: floor(tokens / scheduler_block_size).
@@ -51,19 +51,19 @@ def scheduler_num_blocks(
     *,
     system: str = DEFAULT_SYSTEM,
     backend_version: str | None = None,
-    block_size: int | None = None,
-    gpu_memory_utilization: float | None = None,
-    max_num_batched_tokens: int = DEFAULT_BATCHED_TOKENS,
-    max_num_seqs: int = 1,
-    cuda_graph_reserved_bytes: int = 0,
+    block_size: Count | None = None,
+    gpu_memory_utilization: Share | None = None,
+    max_num_batched_tokens: Count = DEFAULT_BATCHED_TOKENS,
+    max_num_seqs: Count = 1,
+    cuda_graph_reserved_bytes: Count = 0,
     gemm_dtype: str | None = None,
     moe_dtype: str | None = None,
     kv_cache_dtype: str | None = None,
-    nextn: int = 0,
-    num_gpu_blocks: int | None = None,
+    nextn: Count = 0,
+    num_gpu_blocks: Count | None = None,
     systems_paths: Sequence[str] = (),
     constants: MemoryConstants = COMPAT,
-    **sizes: int | None,
+    **sizes: Count | None,
 ) -> int:
     """Return the KV blocks that an application configures for one rank.
 
@@ -128,11 +128,12 @@ def shape_tokens(
     version = resolve_version(system, backend, backend_version, systems_paths)
     device = load_system(system, systems_paths)
     modes = resolve_precision(spec, backend, version, device.sm_version)
-    divisible = spec.heads % layout.tp == 0
-    if divisible and spec.is_moe and modes.moe == "fp8_block":
-        width = spec.moe_intermediate // layout.moe_tp
-        if width % FP8_BLOCK_WIDTH:
-            return None
+    try:
+        check_layout(spec, modes, layout, engine.name, 0)
+    except InvalidInputError:
+        # An error unless only the quantisation of the experts forbids the split.
+        check_layout(spec, replace(modes, moe="bfloat16"), layout, backend, 0)
+        return None
     try:
         return estimate_kv_cache(
             model_path,

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from aisim_jax.models import Backend
+
 
 FractionKind = Literal["of_free", "of_total"]
 
@@ -25,9 +27,10 @@ Widths = tuple[float, float, float, float]
 class EngineMemory:
     """How one engine budgets device memory.
 
+    name: of the engine
     fraction_kind: the memory fraction counts free memory (after loading) or the device
-    charged_before, charged_after: loads subtracted before and after the fraction is
-        applied, names of `capacity.LOADS`; a load in neither is reported, not charged
+    charged_before, charged_after: fields of `RankLoads` subtracted before and after the
+        fraction is applied; a load in neither is reported, not charged
     other_scale, activation_scale: factors on the system's fixed overhead and on the
         activation peak
     activation_floor_bytes: smallest activation peak, before `activation_scale`
@@ -42,6 +45,7 @@ class EngineMemory:
     derives_static_fraction: static workers derive the fraction from the device
     """
 
+    name: Backend
     fraction_kind: FractionKind
     charged_before: tuple[str, ...]
     charged_after: tuple[str, ...]
@@ -69,7 +73,6 @@ class MemoryConstants:
     workspace_families: families whose experts need a workspace of
         workspace_bytes / workspace_tile * experts * topk / moe_ep * dp * width a token
     run_tolerance: safety margin of the KV verdict of a run
-    kv_divided_by_pp: whether a pipeline stage is charged only its own layers
     """
 
     name: str
@@ -81,12 +84,12 @@ class MemoryConstants:
 
 
 _EVERY_LOAD = ("weights", "activations", "other", "nccl", "reserved", "graphs")
-_DENSE: Widths = (11, 6.5, 5, 5)
-_EXPERTS: Widths = (22, 13, 10, 10)
-_PLAIN: Widths = (10, 6, 5, 5)
-_SGLANG_DENSE: Widths = (14, 8.5, 6.5, 6.5)
-_SGLANG_EXPERTS: Widths = (28, 17, 13, 13)
-_SGLANG_PLAIN: Widths = (13, 8, 6.5, 6.5)
+_DENSE: Widths = (11.0, 6.5, 5.0, 5.0)
+_EXPERTS: Widths = (22.0, 13.0, 10.0, 10.0)
+_PLAIN: Widths = (10.0, 6.0, 5.0, 5.0)
+_SGLANG_DENSE: Widths = (14.0, 8.5, 6.5, 6.5)
+_SGLANG_EXPERTS: Widths = (28.0, 17.0, 13.0, 13.0)
+_SGLANG_PLAIN: Widths = (13.0, 8.0, 6.5, 6.5)
 
 
 def _by_family(dense: Widths, experts: Widths) -> Mapping[str, Widths]:
@@ -100,6 +103,7 @@ COMPAT = MemoryConstants(
     engines=MappingProxyType(
         {
             "trtllm": EngineMemory(
+                name="trtllm",
                 fraction_kind="of_free",
                 charged_before=_EVERY_LOAD,
                 charged_after=(),
@@ -113,6 +117,7 @@ COMPAT = MemoryConstants(
                 run_tokens=8192,
             ),
             "vllm": EngineMemory(
+                name="vllm",
                 fraction_kind="of_total",
                 charged_before=(),
                 charged_after=_EVERY_LOAD,
@@ -125,6 +130,7 @@ COMPAT = MemoryConstants(
                 version_fractions=MappingProxyType({"0.14": 0.9, "0.19": 0.9}),
             ),
             "sglang": EngineMemory(
+                name="sglang",
                 fraction_kind="of_total",
                 charged_before=("other", "nccl"),
                 charged_after=("weights", "reserved", "graphs"),

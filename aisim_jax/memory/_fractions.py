@@ -19,7 +19,7 @@ _SGLANG_METADATA_MIB = 512
 _SGLANG_LARGE_CAPTURE = 300
 
 
-def sglang_static_fraction(capacity_bytes: float, layout: Layout) -> float:
+def sglang_static_fraction(capacity_bytes: int, layout: Layout) -> float:
     """Return the `mem_fraction_static` that SGLang derives, rounded to 3 decimals.
 
     (M - reserve) / M in MiB, reserve = 512 + 1.5 * chunk + 2 * graph_batch
@@ -44,7 +44,7 @@ def serving_fraction(
     backend: str,
     version: str,
     *,
-    capacity_bytes: float,
+    capacity_bytes: int,
     layout: Layout,
     static: bool = False,
     constants: MemoryConstants = COMPAT,

@@ -33,7 +33,7 @@ class KvCurve:
         """Bytes of a request of `tokens` tokens (0 or more)."""
         return self.bytes_per_token * tokens / self.dcp
 
-    def max_tokens(self, budget_bytes: float) -> int:
+    def max_tokens(self, budget_bytes: float | int) -> int:
         """Largest number of tokens whose KV fits in `budget_bytes`; 0 below one.
 
         floor(budget * dcp / bytes_per_token)

@@ -39,8 +39,8 @@ class RankLoads:
     def pool(self, fraction: float, constants: MemoryConstants) -> float:
         """Bytes left for KV at memory fraction `fraction`; negative when none are."""
         engine = constants.engines[self.backend]
-        before = sum(getattr(self, load) for load in engine.charged_before)
-        after = sum(getattr(self, load) for load in engine.charged_after)
+        before = sum((getattr(self, load) for load in engine.charged_before), 0.0)
+        after = sum((getattr(self, load) for load in engine.charged_after), 0.0)
         return kv_pool(self.capacity, fraction, before, after)
 
 
@@ -56,9 +56,9 @@ def rank_loads(
     precision: Mapping[str, str | None] | None = None,
     dcp: int = 1,
     nextn: int = 0,
-    capacity_bytes: float | None = None,
-    reserved_bytes: float = 0.0,
-    graph_bytes: float = 0.0,
+    capacity_bytes: int | None = None,
+    reserved_bytes: int = 0,
+    graph_bytes: int = 0,
     systems_paths: Sequence[str] = (),
 ) -> RankLoads:
     """Lower a deployment to the loads of one rank.
@@ -74,8 +74,8 @@ def rank_loads(
         spec, backend, version, device.sm_version, **(precision or {})
     )
     curve = kv_curve(spec, modes.kv, layout.tp, backend, dcp)
-    operations = build_operations(spec, modes, layout, backend, nextn=nextn).context
     engine = constants.engines[backend]
+    operations = build_operations(spec, modes, layout, engine.name, nextn=nextn).context
     rate = activation_rate(spec, layout, backend, constants)
     activations = activation_bytes(
         float(max_num_tokens),
@@ -95,7 +95,7 @@ def rank_loads(
         weights=served_weight_bytes(spec, modes, operations, layout, backend, nextn),
         activations=float(activations),
         other=other_bytes(device, engine),
-        nccl=nccl_bytes(device, layout.tp),
+        nccl=float(nccl_bytes(device, layout.tp)),
         reserved=float(reserved_bytes),
         graphs=float(graph_bytes),
     )

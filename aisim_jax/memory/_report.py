@@ -10,7 +10,14 @@ from aisim_jax._errors import InvalidInputError, UnsupportedError
 from aisim_jax.models import Layout, ModelSpec, load_model
 from aisim_jax.systems import resolve_version
 
-from ._arguments import check_backend, check_count, check_counts, check_share
+from ._arguments import (
+    Count,
+    Share,
+    check_backend,
+    check_count,
+    check_counts,
+    check_share,
+)
 from ._blocks import DEFAULT_BATCHED_TOKENS, steady_requests
 from ._constants import COMPAT, GIB, MemoryConstants
 from ._rank_loads import RankLoads, rank_loads
@@ -85,18 +92,18 @@ def capacity_report(
     layout: Layout | None = None,
     backend_version: str | None = None,
     *,
-    memory_fraction: float | None = None,
-    max_num_tokens: int = DEFAULT_BATCHED_TOKENS,
-    context_length: int | None = None,
-    isl: int | None = None,
-    osl: int | None = None,
-    block_tokens: int | None = None,
+    memory_fraction: Share | None = None,
+    max_num_tokens: Count = DEFAULT_BATCHED_TOKENS,
+    context_length: Count | None = None,
+    isl: Count | None = None,
+    osl: Count | None = None,
+    block_tokens: Count | None = None,
     precision: Mapping[str, str | None] | None = None,
-    dcp: int = 1,
-    nextn: int = 0,
-    capacity_bytes: int | None = None,
-    reserved_bytes: int = 0,
-    graph_bytes: int = 0,
+    dcp: Count = 1,
+    nextn: Count = 0,
+    capacity_bytes: Count | None = None,
+    reserved_bytes: Count = 0,
+    graph_bytes: Count = 0,
     systems_paths: Sequence[str] = (),
     constants: MemoryConstants = COMPAT,
 ) -> CapacityReport:
@@ -131,6 +138,10 @@ def capacity_report(
         reserved_bytes=reserved_bytes,
         graph_bytes=graph_bytes,
     )
+    if (isl is None) != (osl is None):
+        raise InvalidInputError(
+            f"isl={isl} and osl={osl} count requests only together; give both or none"
+        )
     layout = layout or Layout()
     spec = load_model(model_path)
     version = resolve_version(system, backend, backend_version, systems_paths)
@@ -166,7 +177,10 @@ def capacity_report(
     blocks = tokens // block
     context_bytes = loads.curve.sequence_bytes(context_blocks * block)
     smallest_tp = smallest_width(spec, layout, holds_context)
-    counted = isl is not None and osl is not None
+    steady = safe = None
+    if isl is not None and osl is not None:
+        steady = steady_requests(tokens, block, isl, osl)
+        safe = blocks // -(-(isl + osl) // block)
     return CapacityReport(
         model=spec.name,
         system=system,
@@ -186,8 +200,8 @@ def capacity_report(
         context_tokens=context,
         context_bytes=context_bytes,
         fits=blocks >= context_blocks,
-        steady_requests=steady_requests(tokens, block, isl, osl) if counted else None,
-        safe_requests=blocks // -(-(isl + osl) // block) if counted else None,
+        steady_requests=steady,
+        safe_requests=safe,
         smallest_tp=smallest_tp,
         refusal=None
         if blocks >= context_blocks

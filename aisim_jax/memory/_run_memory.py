@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
+from jaxtyping import Float, Int, Num
 
 from aisim_jax.kernels import RunFootprint, RunVerdict, run_footprint, run_verdict
 from aisim_jax.models import (
@@ -23,6 +22,11 @@ from ._fractions import serving_fraction
 from ._length_curve import kv_curve
 from ._loads import activation_rate, nccl_bytes, other_bytes
 from ._weights import weight_bytes
+
+
+Numbers = (
+    Num[np.ndarray, "..."] | np.number | Sequence[int] | Sequence[float] | float | int
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,10 +54,10 @@ class RunMemory:
 
     def gib(
         self,
-        lane: ArrayLike,
-        batch: ArrayLike,
-        seq_tokens: ArrayLike,
-        num_tokens: ArrayLike,
+        lane: Numbers,
+        batch: Numbers,
+        seq_tokens: Numbers,
+        num_tokens: Numbers,
     ) -> RunFootprint:
         """Return GiB of total, weights, activations, kv, nccl and other.
 
@@ -81,10 +85,10 @@ class RunMemory:
 
     def verdict(
         self,
-        lane: ArrayLike,
+        lane: Numbers,
         footprint: RunFootprint,
         *,
-        fraction: ArrayLike | None = None,
+        fraction: Numbers | None = None,
         static: bool = False,
     ) -> RunVerdict:
         """Compare a GiB footprint with device and engine budget; `missing` is GiB.
@@ -106,7 +110,7 @@ class RunMemory:
         )
 
     def mixed_tokens(
-        self, context_tokens: ArrayLike, decode_requests: ArrayLike
+        self, context_tokens: Numbers, decode_requests: Numbers
     ) -> Int[np.ndarray, " *cands"]:
         """Tokens of the largest step of an aggregated worker.
 
@@ -115,27 +119,23 @@ class RunMemory:
         An engine that sizes for a fixed step uses that; drafts multiply decode rows.
         """
         rows = self.nextn + 1
-        context = np.asarray(context_tokens, np.int64)
-        requests = np.asarray(decode_requests, np.int64)
+        context, requests = np.broadcast_arrays(context_tokens, decode_requests)
         if self.engine.run_tokens is not None:
-            sized = np.int64(self.engine.run_tokens * rows)
-            return np.broadcast_to(
-                sized, np.broadcast_shapes(context.shape, requests.shape)
-            )
-        return np.maximum(context + requests * rows, rows)
+            return np.full(context.shape, self.engine.run_tokens * rows)
+        return np.asarray(np.maximum(context + requests * rows, rows))
 
     def prefill_gib(
-        self, lane: ArrayLike, batch: ArrayLike, isl: int, prefix: int = 0
+        self, lane: Numbers, batch: Numbers, isl: int, prefix: int = 0
     ) -> RunFootprint:
         """GiB of a prefill worker: (isl - prefix) * batch tokens, one output each."""
-        tokens = np.asarray(batch) * (isl - prefix)
+        tokens = np.multiply(batch, isl - prefix)
         return self.gib(lane, batch, isl + 1, tokens)
 
     def decode_gib(
-        self, lane: ArrayLike, batch: ArrayLike, isl: int, osl: int
+        self, lane: Numbers, batch: Numbers, isl: int, osl: int
     ) -> RunFootprint:
         """GiB of a decode worker: one row per request and draft, isl + osl kept."""
-        tokens = np.asarray(batch) * (self.nextn + 1)
+        tokens = np.multiply(batch, self.nextn + 1)
         return self.gib(lane, batch, isl + osl, tokens)
 
 
@@ -149,7 +149,7 @@ def run_memory(
     *,
     nextn: int = 0,
     constants: MemoryConstants = COMPAT,
-    weights_bytes: ArrayLike | None = None,
+    weights_bytes: Numbers | None = None,
 ) -> RunMemory:
     """Lower a model on a system to per-lane loads.
 
@@ -161,7 +161,9 @@ def run_memory(
     if weights_bytes is None:
         weights_bytes = [
             weight_bytes(
-                build_operations(spec, precision, layout, backend, nextn=nextn).context,
+                build_operations(
+                    spec, precision, layout, engine.name, nextn=nextn
+                ).context,
                 layout.pp,
             )
             for layout in layouts

@@ -62,9 +62,9 @@ def _total(operations: Sequence[Operation]) -> float:
 def _exact(operation: Operation, expert_share: float, tp: int) -> Operation:
     if isinstance(operation, Embedding):
         return replace(operation, vocab=operation.vocab // tp)
-    expert_gemm = isinstance(operation, Gemm) and any(
-        word in operation.name for word in _EXPERT_LAYER_GEMMS
-    )
-    if expert_gemm or isinstance(operation, Moe):
-        return replace(operation, scale=round(operation.scale * expert_share))
+    if isinstance(operation, Moe) or (
+        isinstance(operation, Gemm)
+        and any(word in operation.name for word in _EXPERT_LAYER_GEMMS)
+    ):
+        return replace(operation, scale=float(round(operation.scale * expert_share)))
     return operation
