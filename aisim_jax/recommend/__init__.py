@@ -1,5 +1,6 @@
 """Which deployment to run: exhaustive sweeps, rate matching, ranking, load sizing."""
 
+from ._experiment import Experiment as Experiment
 from ._grids import TPOT_TARGETS_MS as TPOT_TARGETS_MS
 from ._grids import Target as Target
 from ._layouts import LayoutLists as LayoutLists
@@ -9,5 +10,15 @@ from ._parameters import COMPAT as COMPAT
 from ._parameters import SweepParameters as SweepParameters
 from ._pareto import pareto_front as pareto_front
 from ._picking import Load as Load
+from ._reasons import REASON_NAMES as REASON_NAMES
+from ._reasons import Reason as Reason
+from ._records import DeploymentRecord as DeploymentRecord
+from ._records import WorkerRecord as WorkerRecord
+from ._result import ExperimentResult as ExperimentResult
+from ._result import SweepResult as SweepResult
+from ._result import records_csv as records_csv
+from ._run import run_experiments as run_experiments
 from ._schedule import schedule_batch as schedule_batch
 from ._schedule import schedule_xpu as schedule_xpu
+from ._surfaces import SurfaceCache as SurfaceCache
+from ._sweep import sweep as sweep

@@ -66,12 +66,15 @@ def match_workers(
     pairable: Bool[np.ndarray, "decode prefill"],
     limits: ReplicaLimits,
     constants: RoleConstants,
+    *,
+    budget_gpus: int | None = None,
 ) -> WorkerPairs:
     """Maximise min(a * P, c * D) / (n_p * P + n_d * D) over the allowed shapes.
 
     Rates in requests/s per worker, GPUs per worker. The first maximum wins with decode
     workers in the outer loop. Rows with equal GPU counts share their shapes, so the
-    search is one masked argmax per pair of worker sizes.
+    search is one masked argmax per pair of worker sizes. `budget_gpus` multiplies the
+    objective by the share of that budget that whole replicas fill.
     """
     shape = (decode_rate.size, prefill_rate.size)
     best = WorkerPairs(
@@ -85,16 +88,19 @@ def match_workers(
             if not prefill.size:
                 continue
             total = prefill * p_gpus + decode * d_gpus
+            filled = np.ones(total.size)
+            if budget_gpus is not None:
+                filled = budget_gpus // total * total / budget_gpus
             d_pair, p_pair = np.nonzero(pairable[np.ix_(d_rows, p_rows)])
             d_index, p_index = d_rows[d_pair], p_rows[p_pair]
             supply, demand = prefill_rate[p_index], decode_rate[d_index]
             top = np.full(d_index.size, -np.inf)
             winner = np.zeros(d_index.size, np.int64)
-            for place, (workers_p, workers_d, gpus) in enumerate(
-                zip(prefill, decode, total, strict=True)
+            for place, (workers_p, workers_d, gpus, share) in enumerate(
+                zip(prefill, decode, total, filled, strict=True)
             ):
                 rate = pool_rate_per_s(supply, demand, workers_p, workers_d, constants)
-                value = rate / gpus
+                value = rate / gpus * share
                 better = value > top
                 top = np.where(better, value, top)
                 winner = np.where(better, place, winner)

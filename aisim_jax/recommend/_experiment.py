@@ -1,0 +1,126 @@
+"""One question of a sweep: a model on a system with an engine in a serving mode."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .._errors import InvalidInputError
+from ._grids import Target, latency_targets, tpot_targets
+from ._parameters import BACKENDS, COMPAT, SweepParameters
+
+
+ServingMode = Literal["agg", "disagg"]
+SERVING_MODES: tuple[ServingMode, ...] = ("agg", "disagg")
+Sizes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """Everything that one experiment depends on.
+
+    isl, osl, prefix: prompt, output and cached prompt tokens of every request
+    ttft_ms, tpot_ms: latency limits; with `request_latency_ms` the latter rules and
+        ttft_ms only adds a first-token target (None: 95 % of it)
+    total_gpus: GPUs to spend
+    nextn, accepted: draft tokens per step and how many are accepted on average
+    layouts: candidate sizes per role ("agg", "prefill", "decode") and dimension
+    decode_*: where the decode pool differs from the prefill pool
+    max_replica_gpus: largest disaggregated replica, default `total_gpus`
+    large_ep_sizes: expert-parallel sizes beyond a node that have all-to-all data
+    precision: overrides by part (gemm, moe, kv, fmha, comm)
+    memory_fraction: the engine's memory fraction, None = its own default
+    """
+
+    model: str
+    system: str
+    backend: str
+    serving_mode: ServingMode
+    total_gpus: int
+    isl: int
+    osl: int
+    ttft_ms: float | None = 2000.0
+    tpot_ms: float = 30.0
+    request_latency_ms: float | None = None
+    prefix: int = 0
+    version: str | None = None
+    nextn: int = 0
+    accepted: float = 0.0
+    chunked_prefill: bool = False
+    layouts: Mapping[str, Sizes] = field(default_factory=dict)
+    decode_model: str | None = None
+    decode_system: str | None = None
+    decode_backend: str | None = None
+    decode_version: str | None = None
+    max_replica_gpus: int | None = None
+    max_prefill_gpus: int | None = None
+    max_decode_gpus: int | None = None
+    large_ep_sizes: tuple[int, ...] = ()
+    precision: Mapping[str, str] = field(default_factory=dict)
+    memory_fraction: float | None = None
+    systems_paths: tuple[str, ...] = ()
+    parameters: SweepParameters = COMPAT
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens committed per decode iteration: 1 + accepted drafts."""
+        return 1.0 + self.accepted
+
+    def targets(self) -> tuple[Target, ...]:
+        """Latency targets that the compatible sweep evaluates."""
+        if self.request_latency_ms is not None:
+            return latency_targets(self.osl, self.ttft_ms, self.request_latency_ms)
+        return tpot_targets(math.inf if self.ttft_ms is None else self.ttft_ms)
+
+
+def _check(question: Experiment) -> None:
+    for name in ("isl", "osl", "total_gpus"):
+        value = getattr(question, name)
+        if value < 1:
+            raise InvalidInputError(
+                f"{name}={value} must be at least 1; give a count >= 1"
+            )
+    if not 0 <= question.prefix < question.isl:
+        raise InvalidInputError(
+            f"prefix={question.prefix} must be in 0..isl-1 with isl={question.isl}; "
+            "the last prompt token is always computed"
+        )
+    for name in ("ttft_ms", "tpot_ms", "request_latency_ms"):
+        value = getattr(question, name)
+        if value is not None and not value > 0:
+            raise InvalidInputError(
+                f"{name}={value} must be above 0; give a limit in milliseconds"
+            )
+    if question.backend not in BACKENDS:
+        raise InvalidInputError(
+            f"backend {question.backend!r} is not known; use one of {', '.join(BACKENDS)}"
+        )
+    if question.serving_mode not in SERVING_MODES:
+        raise InvalidInputError(
+            f"serving mode {question.serving_mode!r} is not known; use agg or disagg"
+        )
+    if not 0 <= question.accepted <= question.nextn:
+        raise InvalidInputError(
+            f"accepted={question.accepted} draft tokens must be in 0..nextn="
+            f"{question.nextn}; set nextn to the draft length"
+        )
+    unknown = set(question.layouts) - {"agg", "prefill", "decode"}
+    if unknown:
+        raise InvalidInputError(
+            f"layouts for {', '.join(sorted(unknown))}: the roles are agg, prefill, decode"
+        )
+    if question.serving_mode == "disagg" and question.total_gpus < 2:
+        raise InvalidInputError(
+            f"total_gpus={question.total_gpus}: disaggregated serving needs at least 2 "
+            "GPUs; raise it or use aggregated serving"
+        )
+    fraction = question.memory_fraction
+    if fraction is not None and not 0 < fraction <= 1:
+        raise InvalidInputError(
+            f"memory_fraction={fraction} must be in (0, 1]; leave it out for the default"
+        )
