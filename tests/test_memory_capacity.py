@@ -129,23 +129,21 @@ def test_what_is_not_built_says_so(arguments):
 
 
 def test_naive_path_refuses_what_it_would_ignore():
-    naive = {
+    naive: dict[str, Any] = BASE | {
         "tp_size": 3,
         "allow_naive_fallback": True,
         "gpu_memory_capacity_bytes_override": 80 * 2**30,
     }
-    assert estimate_kv_cache(**BASE | naive).source == "naive_fallback"
+    assert estimate_kv_cache(**naive).source == "naive_fallback"
     with pytest.raises(InvalidInputError, match="does not divide"):
-        estimate_kv_cache(**BASE | naive | {"reserved_bytes": 5})
+        estimate_kv_cache(**naive, reserved_bytes=5)
 
 
 def test_no_budget_never_falls_back_to_the_naive_path():
+    starved: dict[str, Any] = BASE | {
+        "memory_fraction_value": 0.0,
+        "allow_naive_fallback": True,
+        "gpu_memory_capacity_bytes_override": 80 * 2**30,
+    }
     with pytest.raises(NoKvBudgetError):
-        estimate_kv_cache(
-            **BASE
-            | {
-                "memory_fraction_value": 0.0,
-                "allow_naive_fallback": True,
-                "gpu_memory_capacity_bytes_override": 80 * 2**30,
-            }
-        )
+        estimate_kv_cache(**starved)

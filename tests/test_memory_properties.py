@@ -53,6 +53,7 @@ def test_cache_and_loads_stay_within_the_vllm_budget(
     if found is None:
         return
     cache = found.total_kv_size_tokens * found.kv_size_per_token_bytes
+    assert found.memory_breakdown is not None
     loads = sum(found.memory_breakdown.as_dict().values())
     assert cache + loads <= fraction * found.total_gpu_capacity_bytes
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -55,9 +57,15 @@ def test_budget_formula():
     for capacity, non_kv, fraction, of_free, reserved, tolerance, expected in STATIC[
         "budget_formula"
     ]:
-        numbers = map(float, (capacity, non_kv, fraction))
-        shares = map(float, (reserved, tolerance))
-        found = run_kv_budget(*numbers, of_free, *shares, xp=np)
+        found = run_kv_budget(
+            capacity,
+            non_kv,
+            fraction,
+            of_free,
+            float(reserved),
+            float(tolerance),
+            xp=np,
+        )
         assert float(found) == pytest.approx(expected, rel=1e-12)
 
 
@@ -205,7 +213,7 @@ def test_drafts_multiply_decode_rows_only():
     assert trtllm.mixed_tokens(2000, 15) == 16384
 
 
-LOADS = {
+LOADS: dict[str, Any] = {
     "weights": 16e9,
     "kv_bytes_per_token": 131072.0,
     "activation_bytes_per_token": 90112.0,

@@ -64,14 +64,13 @@ def check_counts(least: int, **values: Any) -> None:
             check_count(name, value, least=least)
 
 
-def check_capacity_override(value: Any) -> None:
+def check_capacity_override(name: str, value: Any) -> None:
     """An explicit device size must be a finite positive number of bytes."""
     if value is None:
         return
     if not _is_number(value) or not math.isfinite(value) or value <= 0:
         raise InvalidInputError(
-            f"gpu_memory_capacity_bytes_override is {value!r}, but must be a positive "
-            "number of bytes"
+            f"{name} is {value!r}, but must be a positive number of bytes"
         )
 
 

@@ -127,7 +127,9 @@ def estimate_kv_cache(
     arguments.check_counts(
         0, max_num_tokens=max_num_tokens, max_batch_size=max_batch_size
     )
-    arguments.check_capacity_override(gpu_memory_capacity_bytes_override)
+    arguments.check_capacity_override(
+        "gpu_memory_capacity_bytes_override", gpu_memory_capacity_bytes_override
+    )
 
     spec = load_model(model_path)
     special = {

@@ -14,6 +14,7 @@ from ._arguments import (
     Count,
     Share,
     check_backend,
+    check_capacity_override,
     check_count,
     check_counts,
     check_share,
@@ -138,6 +139,7 @@ def capacity_report(
         reserved_bytes=reserved_bytes,
         graph_bytes=graph_bytes,
     )
+    check_capacity_override("capacity_bytes", capacity_bytes)
     if (isl is None) != (osl is None):
         raise InvalidInputError(
             f"isl={isl} and osl={osl} count requests only together; give both or none"
