@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ._bounds import context_sol_ms, generation_sol_ms
 from ._grid import GridStack, grid_lookup, held_ms
+from ._work import MixedWork, context_spans, decode_lengths
 
 
 class StepStack(NamedTuple):
@@ -35,7 +36,6 @@ class StepStack(NamedTuple):
     generation_apart: Bool[Array, " lanes"]
     averaged: Bool[Array, " lanes"]
     cp: Float[Array, " lanes"]
-    rows_per_request: Float[Array, " lanes"]
 
 
 class Options(NamedTuple):
@@ -44,6 +44,7 @@ class Options(NamedTuple):
     hold: bool
     two_cuts: bool
     context_parallel: bool
+    averaging: bool
     analytic: bool
 
 
@@ -61,10 +62,10 @@ def _grid_ms(
     value, ok = grid_lookup(
         grid, lane, outer, inner, context=context, two_cuts=options.two_cuts
     )
-    other = jnp.nan
+    beyond = jnp.nan
     if options.hold:
-        other = held_ms(grid, lane, outer, inner, context=context)
-    return jnp.where(ok, value, other)
+        beyond = held_ms(grid, lane, outer, inner, context=context)
+    return jnp.where(ok, value, beyond)
 
 
 def context_attention_ms(
@@ -75,11 +76,7 @@ def context_attention_ms(
     prefix: Float[Array, ""],
     options: Options,
 ) -> Float[Array, ""]:
-    """All layers of prefill attention, ms.
-
-    table(full) (full^2 - prefix^2) / full^2 + extras. Context parallelism splits the new
-    tokens into 2 cp zig-zag chunks of which a rank computes the first and the last.
-    """
+    """All layers of prefill attention, ms: table(full) (full^2 - prefix^2) / full^2."""
     grid = stack.context
 
     def cached(new_tokens, cached_tokens):
@@ -91,12 +88,10 @@ def context_attention_ms(
         share = (full * full - cached_tokens * cached_tokens) / (full * full)
         return _grid_ms(grid, lane, full, batch, True, options) * share
 
-    cp = stack.cp[lane]
     if options.context_parallel:
-        chunk = jnp.maximum(1.0, jnp.ceil(new / (2.0 * cp)))
-        first = jnp.where(cp > 1, chunk, new)
-        last = cached(chunk, prefix + new - chunk)
-        unit = cached(first, prefix) + jnp.where(cp > 1, last, 0.0)
+        cp = stack.cp[lane]
+        first, last = context_spans(jnp, new, prefix, cp)
+        unit = cached(*first) + jnp.where(cp > 1, cached(*last), 0.0)
     else:
         unit = cached(new, prefix)
     return grid.scale[lane] * (unit + grid.extra_ms[lane])
@@ -109,25 +104,22 @@ def generation_attention_ms(
     kv_len: Float[Array, ""],
     options: Options,
 ) -> Float[Array, ""]:
-    """All layers of decode attention, ms.
+    """All layers of decode attention, ms: the mean over five lengths around kv_len.
 
-    Mean of the grid at five lengths from int(0.9 S) to int(1.1 S); latent attention
-    reads the grid once.
+    Latent attention (not averaged) reads its grid once.
     """
     grid = stack.generation
     if options.analytic:
         unit = generation_sol_ms(jnp, grid.bound[lane, 0], rows, kv_len)
-        return grid.scale[lane] * (unit + grid.extra_ms[lane])
-    first = jnp.maximum(1.0, jnp.floor(0.9 * kv_len))
-    last = jnp.maximum(first, jnp.floor(1.1 * kv_len))
-    averaged = stack.averaged[lane]
-    total = jnp.zeros_like(kv_len)
-    for i in range(5):
-        length = jnp.where(
-            averaged, first + jnp.floor((last - first) * i / 4.0), kv_len
+    elif options.averaging:
+        lengths = jnp.stack(decode_lengths(jnp, kv_len))
+        lengths = jnp.where(stack.averaged[lane], lengths, kv_len)
+        unit = jnp.mean(
+            jax.vmap(lambda at: _grid_ms(grid, lane, rows, at, False, options))(lengths)
         )
-        total = total + _grid_ms(grid, lane, rows, length, False, options)
-    return grid.scale[lane] * (total / 5.0 + grid.extra_ms[lane])
+    else:
+        unit = _grid_ms(grid, lane, rows, kv_len, False, options)
+    return grid.scale[lane] * (unit + grid.extra_ms[lane])
 
 
 def prefill_ms(
@@ -140,11 +132,12 @@ def prefill_ms(
 ) -> Float[Array, ""]:
     """Prefill of `batch` requests of isl tokens of which `prefix` (< isl) are cached."""
     new = isl - prefix
-    return (
+    value = (
         _at(stack.context_tokens_ms, lane, batch * new)
         + _at(stack.logits_ms, lane, batch)
         + context_attention_ms(stack, lane, batch, new, prefix, options)
     )
+    return jnp.where(new > 0, value, jnp.nan)
 
 
 def decode_ms(
@@ -160,142 +153,45 @@ def decode_ms(
     )
 
 
-class MixedWork(NamedTuple):
-    """A step with prefill and decode work, reduced to what its three parts need.
-
-    Part 1 sees `tokens` tokens as one request after `prefix` cached ones; part 2 is
-    prefill attention of `batch` requests of `new` tokens, divided by `passes`; part 3
-    is decode attention of `rows` rows at `kv_len`. Empty parts have 0 tokens / rows.
-    """
-
-    tokens: Float[Array, ""]
-    prefix: Float[Array, ""]
-    batch: Float[Array, ""]
-    new: Float[Array, ""]
-    cached: Float[Array, ""]
-    passes: Float[Array, ""]
-    rows: Float[Array, ""]
-    kv_len: Float[Array, ""]
-
-
 def mixed_parts_ms(
     stack: StepStack, lane: Int[Array, ""], work: MixedWork, options: Options
 ) -> Float[Array, " three"]:
-    """The three parts of a mixed step, ms (see MixedWork)."""
+    """The three parts of a mixed step, ms (see MixedWork).
+
+    Attention that belongs to a measured block is priced in part 1 as one long sequence.
+    """
     ctx_apart, gen_apart = stack.context_apart[lane], stack.generation_apart[lane]
+    batch = jnp.where(ctx_apart, jnp.maximum(work.batch, 1.0), 1.0)
+    new = jnp.where(ctx_apart, work.new, work.tokens)
+    cached = jnp.where(ctx_apart, work.cached, work.prefix)
+    attention = context_attention_ms(stack, lane, batch, new, cached, options)
     tokens = _at(stack.context_tokens_ms, lane, work.tokens) + _at(
         stack.logits_ms, lane, jnp.ones_like(work.tokens)
     )
-    has_context = work.batch > 0
-    # Attention that is part of a measured block is priced as one long sequence.
-    batch = jnp.where(ctx_apart, jnp.maximum(work.batch, 1.0), 1.0)
-    new = jnp.where(ctx_apart, jnp.maximum(work.new, 1.0), work.tokens)
-    cached = jnp.where(ctx_apart, work.cached, work.prefix)
-    attention = context_attention_ms(stack, lane, batch, new, cached, options)
-    part1 = tokens + jnp.where(ctx_apart, 0.0, attention)
-    part2 = jnp.where(ctx_apart & has_context, attention / work.passes, 0.0)
-    has_decode = gen_apart & (work.rows > 0)
-    part3 = generation_attention_ms(
-        stack,
-        lane,
-        jnp.maximum(work.rows, 1.0),
-        jnp.maximum(work.kv_len, 1.0),
-        options,
+    decode = generation_attention_ms(
+        stack, lane, jnp.maximum(work.rows, 1.0), work.kv_len, options
     )
-    return jnp.stack([part1, part2, jnp.where(has_decode, part3, 0.0)])
-
-
-def planned_work(
-    context_tokens: Float[Array, ""],
-    requests: Float[Array, ""],
-    isl: Float[Array, ""],
-    osl: Float[Array, ""],
-    prefix: Float[Array, ""],
-    rows_per_request: Float[Array, ""],
-) -> MixedWork:
-    """Work of a scheduler step with a context budget and `requests` decoding requests."""
-    rows = requests * rows_per_request
-    whole = prefix * jnp.floor(context_tokens / isl)
-    return MixedWork(
-        tokens=context_tokens + rows - whole,
-        prefix=whole,
-        batch=jnp.ceil(context_tokens / isl),
-        new=isl - prefix,
-        cached=prefix,
-        passes=jnp.ceil(isl / jnp.maximum(context_tokens, 1.0)),
-        rows=rows,
-        kv_len=isl + jnp.floor(osl / 2.0) + 1.0,
+    return jnp.stack(
+        [
+            tokens + jnp.where(ctx_apart, 0.0, attention),
+            jnp.where(ctx_apart & (work.batch > 0), attention / work.passes, 0.0),
+            jnp.where(gen_apart & (work.rows > 0), decode, 0.0),
+        ]
     )
 
 
 def mixed_ms(
-    stack: StepStack,
-    lane: Int[Array, ""],
-    context_tokens: Float[Array, ""],
-    requests: Float[Array, ""],
-    isl: Float[Array, ""],
-    osl: Float[Array, ""],
-    prefix: Float[Array, ""],
-    options: Options,
+    stack: StepStack, lane: Int[Array, ""], *counts_and_options
 ) -> Float[Array, ""]:
-    """One mixed step: `context_tokens` of prefill and `requests` decoding requests."""
-    work = planned_work(
-        context_tokens, requests, isl, osl, prefix, stack.rows_per_request[lane]
-    )
-    return jnp.sum(mixed_parts_ms(stack, lane, work, options))
+    """Sum of the three parts; counts are the fields of MixedWork, options last."""
+    *counts, options = counts_and_options
+    return jnp.sum(mixed_parts_ms(stack, lane, MixedWork(*counts), options))
 
 
-def scheduled_ms(
-    stack: StepStack,
-    lane: Int[Array, ""],
-    prefill_requests: Float[Array, ""],
-    new_tokens: Float[Array, ""],
-    cached_tokens: Float[Array, ""],
-    decode_requests: Float[Array, ""],
-    kv_tokens: Float[Array, ""],
-    options: Options,
-) -> Float[Array, ""]:
-    """One rank's forward pass from its five scheduled sums (averages are priced).
-
-    Only prefill: requests of t // n tokens after k // n cached ones. Only decode: rows at
-    kd // nd. Both: the three mixed parts. Nothing: 0.
-    """
-    has_prefill = new_tokens > 0
-    has_decode = (decode_requests > 0) | (kv_tokens > 0)
-    n = jnp.maximum(prefill_requests, 1.0)
-    nd = jnp.maximum(decode_requests, 1.0)
-    each_new = jnp.floor(new_tokens / n)
-    each_cached = jnp.floor(cached_tokens / n)
-    kv_len = jnp.floor(kv_tokens / nd)
-    mixed_new = jnp.maximum(each_new, 1.0)
-    work = MixedWork(
-        tokens=jnp.where(has_prefill, new_tokens + decode_requests, 1.0),
-        prefix=cached_tokens,
-        batch=jnp.where(
-            has_prefill, jnp.maximum(jnp.ceil(new_tokens / mixed_new), 1.0), 0.0
-        ),
-        new=mixed_new,
-        cached=each_cached,
-        passes=jnp.maximum(jnp.ceil(mixed_new / jnp.maximum(new_tokens, 1.0)), 1.0),
-        rows=jnp.where(has_decode, decode_requests, 0.0),
-        kv_len=jnp.maximum(kv_len, 1.0),
-    )
-    both = jnp.sum(mixed_parts_ms(stack, lane, work, options))
-    prefill = prefill_ms(
-        stack, lane, n, jnp.maximum(each_new, 1.0) + each_cached, each_cached, options
-    )
-    decode = decode_ms(stack, lane, nd, kv_len, options)
-    return jnp.where(
-        has_prefill & has_decode,
-        both,
-        jnp.where(has_prefill, prefill, jnp.where(has_decode, decode, 0.0)),
-    )
-
-
-def over_queries(function, options: Options, queries: int):
+def over_queries(function, options: Options, counts: int):
     """`function` vmapped over (lane, *counts), the stack and options shared."""
 
-    def one(stack, lane, *counts):
-        return function(stack, lane, *counts, options)
+    def one(stack, lane, *values):
+        return function(stack, lane, *values, options)
 
-    return jax.vmap(one, in_axes=(None, 0, *([0] * queries)))
+    return jax.vmap(one, in_axes=(None, 0, *([0] * counts)))

@@ -2,8 +2,8 @@
 
 `OpLevelBatch` evaluates arrays of queries, each naming its lane (layout). It runs the
 jitted kernels without the hold rule first, then only the unanswered queries with it.
-Inputs and outputs are NumPy; sizes are padded to powers of two, so the compile key is
-(stack shapes, static options, bucket).
+Inputs and outputs are NumPy. Queries run in chunks of few sizes, so the compile key is
+(stack shapes, static options, chunk size).
 """
 
 from __future__ import annotations
@@ -17,21 +17,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._errors import AisimError
 from .._precision import precision
 from ..kernels import _steps
 from ..kernels._steps import Options, StepStack
+from ..kernels._work import (
+    MixedWork,
+    context_spans,
+    decode_lengths,
+    planned_work,
+    scheduled_work,
+)
 from ..models import ModelSpec, Precision, build_operations
 from ..models._layout import Layout
 from ..systems import PerfTables
-from ._compile import CompiledLane, compile_lanes, stack_lanes
+from ._compile import CompiledLane, compile_lanes
+from ._hold_cells import stack_cells
+from ._stack import TableWidths, phase_attention, stack_lanes
 from ._token_curves import TokenPricer
 
 
-CONTEXT_WIDTH = 16384
-GENERATION_WIDTH = 4096
-LOGITS_WIDTH = 1024
-SMALLEST_BUCKET = 64
+START_WIDTHS = TableWidths(context=16384, generation=2048, logits=1024)
+CHUNKS = (256, 4096, 32768)
 
 
 class OpLevelSurface(eqx.Module):
@@ -52,17 +58,22 @@ class OpLevelSurface(eqx.Module):
         """One decode step of `rows` rows at KV length kv_len; ms."""
         return _steps.decode_ms(self.stack, lane, rows, kv_len, self.options)
 
-    def mixed_ms(self, lane, context_tokens, requests, isl, osl, prefix):
-        """One step of `context_tokens` prefill tokens and `requests` decodes; ms."""
-        return _steps.mixed_ms(
-            self.stack, lane, context_tokens, requests, isl, osl, prefix, self.options
-        )
+    def mixed_ms(self, lane, context_tokens, rows, isl, osl, prefix):
+        """One step of `context_tokens` prefill tokens and `rows` decode rows; ms."""
+        work = planned_work(jnp, context_tokens, rows, isl, osl, prefix)
+        return _steps.mixed_ms(self.stack, lane, *work, self.options)
 
-    def scheduled_ms(self, lane, n, new, cached, nd, kv):
-        """One rank's pass from its five scheduled sums; ms."""
-        return _steps.scheduled_ms(
-            self.stack, lane, n, new, cached, nd, kv, self.options
-        )
+    def scheduled_ms(self, lane, requests, new, cached, decodes, kv):
+        """One rank's pass from its five scheduled sums; ms (0 for an empty pass)."""
+        n, nd = jnp.maximum(requests, 1.0), jnp.maximum(decodes, 1.0)
+        held = jnp.floor(cached / n)
+        prefill = self.prefill_ms(lane, n, jnp.floor(new / n) + held, held)
+        decode = self.decode_ms(lane, nd, jnp.floor(kv / nd))
+        work = scheduled_work(jnp, requests, new, cached, decodes, kv)
+        both = _steps.mixed_ms(self.stack, lane, *work, self.options)
+        has_decode = (decodes > 0) | (kv > 0)
+        alone = jnp.where(has_decode, decode, 0.0)
+        return jnp.where(new > 0, jnp.where(has_decode, both, prefill), alone)
 
 
 @partial(jax.jit, static_argnames=("function", "options"))
@@ -87,40 +98,43 @@ class OpLevelBatch:
         self.layouts = tuple(layouts)
         self.pricer = pricer
         self.lanes = tuple(lanes)
-        self.errors = tuple(_first_error(lane) for lane in lanes)
         self.nextn = nextn
-        self._widths = (CONTEXT_WIDTH, GENERATION_WIDTH, LOGITS_WIDTH)
+        self.errors = tuple(lane.error for lane in lanes)
+        self._phases = (
+            phase_attention(self.lanes, True),
+            phase_attention(self.lanes, False),
+        )
+        self._widths = START_WIDTHS
         self._restack()
 
     def _restack(self) -> None:
-        context, generation, logits = self._widths
-        self.host = stack_lanes(
-            self.pricer,
-            self.lanes,
-            context_width=context,
-            generation_width=generation,
-            logits_width=logits,
-            rows_per_request=self.nextn + 1,
-        )
+        self.host = stack_lanes(self.pricer, self.lanes, self._phases, self._widths)
         self._options = Options(
             hold=False,
             two_cuts=bool((self.host.context.cuts == 2).any())
             or bool((self.host.generation.cuts == 2).any()),
             context_parallel=bool((self.host.cp > 1).any()),
+            averaging=bool(self.host.averaged.any()),
             analytic=self.pricer.analytic,
         )
         with precision():
             self._stack = jax.tree.map(jnp.asarray, self.host)
 
     def surface(self, *, hold: bool = True) -> OpLevelSurface:
-        """The arrays as a pytree module; use it inside `aisim_jax.precision()`."""
+        """The arrays as a pytree module; use it inside `aisim_jax.precision()`.
+
+        Beyond the measured grid it answers where an earlier batched call, or
+        `tabulate_hold`, has been; elsewhere NaN.
+        """
         return OpLevelSurface(self._stack, self._options._replace(hold=hold))
 
     def _ensure(self, context: float, generation: float, logits: float) -> None:
         """Grow the token tables to the next power of two that holds these counts."""
-        wanted = tuple(
-            max(have, 1 << int(need).bit_length())
-            for have, need in zip(self._widths, (context, generation, logits))
+        wanted = TableWidths(
+            *(
+                max(have, 1 << int(need).bit_length())
+                for have, need in zip(self._widths, (context, generation, logits))
+            )
         )
         if wanted != self._widths:
             self._widths = wanted
@@ -130,27 +144,51 @@ class OpLevelBatch:
         self, lane, context_tokens, requests, isl, osl, prefix
     ) -> Float[np.ndarray, " n"]:
         """Mixed steps: `context_tokens` prefill tokens and `requests` decodes; ms."""
-        lane, *counts = _broadcast(lane, context_tokens, requests, isl, osl, prefix)
-        if lane.size:
-            rows = counts[1] * (self.nextn + 1)
-            self._ensure((counts[0] + rows).max(), rows.max(), 2)
-        return self._evaluate(_steps.mixed_ms, lane, counts)
+        lane, ctx, requests, isl, osl, prefix = _broadcast(
+            lane, context_tokens, requests, isl, osl, prefix
+        )
+        rows = requests * (self.nextn + 1)
+        return self._mixed(lane, planned_work(np, ctx, rows, isl, osl, prefix))
 
     def decode_ms(self, lane, requests, kv_len) -> Float[np.ndarray, " n"]:
         """One decode step of `requests` requests whose newest token sees kv_len; ms."""
         lane, requests, kv_len = _broadcast(lane, requests, kv_len)
-        rows = requests * (self.nextn + 1)
-        if lane.size:
-            self._ensure(1, rows.max(), 1)
-        return self._evaluate(_steps.decode_ms, lane, [rows, kv_len])
+        return self._decode(lane, requests * (self.nextn + 1), kv_len)
+
+    def _decode(self, lane, rows, kv_len) -> np.ndarray:
+        self._ensure(1, rows.max(initial=1), 1)
+
+        def beyond(which):
+            self._fill_generation(lane[which], rows[which], kv_len[which])
+
+        return self._evaluate(_steps.decode_ms, lane, [rows, kv_len], beyond)
 
     def prefill_ms(self, lane, batch, isl, prefix) -> Float[np.ndarray, " n"]:
         """Prefill of `batch` requests of isl tokens, `prefix` (< isl) cached; ms."""
         lane, batch, isl, prefix = _broadcast(lane, batch, isl, prefix)
-        if lane.size:
-            self._ensure((batch * (isl - prefix)).max(), 1, batch.max())
-        out = self._evaluate(_steps.prefill_ms, lane, [batch, isl, prefix])
-        return np.where(isl > prefix, out, np.nan)
+        new = isl - prefix
+        self._ensure((batch * new).max(initial=1), 1, batch.max(initial=1))
+
+        def beyond(which):
+            self._fill_context(lane[which], batch[which], new[which], prefix[which])
+
+        return self._evaluate(_steps.prefill_ms, lane, [batch, isl, prefix], beyond)
+
+    def _mixed(self, lane, work: MixedWork) -> np.ndarray:
+        self._ensure(work.tokens.max(initial=1), work.rows.max(initial=1), 2)
+
+        def beyond(which):
+            at, w = lane[which], MixedWork(*(field[which] for field in work))
+            apart = self._phases[0].apart[at]
+            self._fill_context(
+                at,
+                np.where(apart, np.maximum(w.batch, 1.0), 1.0),
+                np.where(apart, w.new, w.tokens),
+                np.where(apart, w.cached, w.prefix),
+            )
+            self._fill_generation(at, np.maximum(w.rows, 1.0), w.kv_len)
+
+        return self._evaluate(_steps.mixed_ms, lane, list(work), beyond)
 
     def decode_sum_ms(
         self, lane, requests, isl, osl, stride: int = 32
@@ -159,43 +197,71 @@ class OpLevelBatch:
         lane, requests, isl, osl = _broadcast(lane, requests, isl, osl)
         steps = np.maximum(np.ceil((osl - 1) / stride), 0).astype(np.int64)
         which = np.repeat(np.arange(lane.size), steps)
-        first = np.concatenate([[0], np.cumsum(steps)[:-1]])
+        first = np.cumsum(steps) - steps
         offset = (np.arange(which.size) - first[which]) * stride
-        step = self.decode_ms(
-            lane[which], requests[which], isl[which] + offset + 1
-        )
+        step = self.decode_ms(lane[which], requests[which], isl[which] + offset + 1)
         weight = np.minimum(stride, osl[which] - 1 - offset)
         return np.bincount(which, step * weight, minlength=lane.size)
 
-    def scheduled_ms(self, lane, n, new, cached, nd, kv) -> Float[np.ndarray, " n"]:
-        """One rank's forward passes from their five scheduled sums; ms."""
-        lane, *counts = _broadcast(lane, n, new, cached, nd, kv)
-        n, new, cached, nd, kv = counts
+    def scheduled_ms(
+        self, lane, requests, new, cached, decodes, kv
+    ) -> Float[np.ndarray, " n"]:
+        """One rank's forward passes from their five scheduled sums; ms, 0 when empty."""
+        lane, *counts = _broadcast(lane, requests, new, cached, decodes, kv)
+        requests, new, cached, decodes, kv = counts
         out = np.zeros(lane.size)
-        prefill, decode = new > 0, (nd > 0) | (kv > 0)
-        if lane.size:
-            self._ensure((new + nd).max(), max(nd.max(), 1), max(n.max(), 1))
+        prefill, decode = new > 0, (decodes > 0) | (kv > 0)
         only = np.flatnonzero(decode & ~prefill)
-        rows = np.maximum(nd[only], 1.0)
-        out[only] = self._evaluate(
-            _steps.decode_ms, lane[only], [rows, np.floor(kv[only] / rows)]
-        )
+        rows = np.maximum(decodes[only], 1.0)
+        out[only] = self._decode(lane[only], rows, np.floor(kv[only] / rows))
         only = np.flatnonzero(prefill & ~decode)
-        requests = np.maximum(n[only], 1.0)
-        each, held = np.floor(new[only] / requests), np.floor(cached[only] / requests)
-        out[only] = self.prefill_ms(lane[only], requests, each + held, held)
+        n = np.maximum(requests[only], 1.0)
+        held = np.floor(cached[only] / n)
+        out[only] = self.prefill_ms(lane[only], n, np.floor(new[only] / n) + held, held)
         both = np.flatnonzero(prefill & decode)
-        out[both] = self._evaluate(
-            _steps.scheduled_ms, lane[both], [c[both] for c in counts]
+        out[both] = self._mixed(
+            lane[both], scheduled_work(np, *(count[both] for count in counts))
         )
         return out
 
+    def _fill_context(self, lane, batch, new, cached) -> None:
+        for span_new, span_cached in context_spans(np, new, cached, self.host.cp[lane]):
+            self._fill(0, lane, span_new + span_cached, batch)
+
+    def _fill_generation(self, lane, rows, kv_len) -> None:
+        for length in [*decode_lengths(np, kv_len), kv_len]:
+            self._fill(1, lane, rows, length)
+
+    def _fill(self, phase: int, lane, outer, inner) -> None:
+        """Tabulate the hold cells of these grid coordinates."""
+        attention = self._phases[phase]
+        group = attention.group[lane]
+        grown = False
+        for g, member in enumerate(attention.members):
+            here = group == g
+            if here.any():
+                grown |= member.fill(outer[here], inner[here])
+        if not grown:
+            return
+        cells, near = stack_cells(attention.members, attention.is_context)
+        name = "generation" if phase else "context"
+        with precision():
+            grid = getattr(self._stack, name)._replace(
+                cells=jnp.asarray(cells), near=jnp.asarray(near)
+            )
+        self._stack = self._stack._replace(**{name: grid})
+
     def _evaluate(
-        self, function: Callable, lane: Int[np.ndarray, " n"], counts: Sequence
+        self,
+        function: Callable,
+        lane: Int[np.ndarray, " n"],
+        counts: Sequence,
+        beyond: Callable[[np.ndarray], None],
     ) -> Float[np.ndarray, " n"]:
         out = self._pass(function, lane, counts, hold=False)
         again = np.flatnonzero(np.isnan(out))
         if again.size and not self.pricer.analytic:
+            beyond(again)
             out[again] = self._pass(
                 function, lane[again], [c[again] for c in counts], hold=True
             )
@@ -203,26 +269,25 @@ class OpLevelBatch:
 
     def _pass(self, function, lane, counts, *, hold: bool) -> np.ndarray:
         size = lane.size
-        if size == 0:
-            return np.zeros(0)
-        bucket = max(SMALLEST_BUCKET, 1 << (size - 1).bit_length())
-        padded = [np.pad(c, (0, bucket - size), mode="edge") for c in (lane, *counts)]
+        chunk = next((c for c in CHUNKS if size <= c), CHUNKS[-1])
+        out = np.empty(size)
+        arrays = [lane.astype(np.int32), *counts]
+        options = self._options._replace(hold=hold)
         with precision():
-            out = _run(
-                self._stack,
-                padded[0].astype(np.int32),
-                tuple(padded[1:]),
-                function=function,
-                options=self._options._replace(hold=hold),
-            )
-            return np.array(out[:size])
-
-
-def _first_error(lane: CompiledLane) -> AisimError | None:
-    for phase in (lane.context, lane.generation):
-        if isinstance(phase, AisimError):
-            return phase
-    return None
+            for start in range(0, size, chunk):
+                part = [a[start : start + chunk] for a in arrays]
+                missing = chunk - part[0].size
+                if missing:
+                    part = [np.pad(a, (0, missing), mode="edge") for a in part]
+                value = _run(
+                    self._stack,
+                    part[0],
+                    tuple(part[1:]),
+                    function=function,
+                    options=options,
+                )
+                out[start : start + chunk] = value[: chunk - missing]
+        return out
 
 
 def _broadcast(lane, *counts) -> list[np.ndarray]:

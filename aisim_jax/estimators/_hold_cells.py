@@ -1,8 +1,8 @@
-"""Which leaves can matter beyond the grid, tabulated over cells of the log2 plane.
+"""Which leaves can matter beyond the grid, per cell of the log2 plane, filled on demand.
 
-For a cell with centre c and half-diagonal r, every query q inside satisfies
-d5(q) <= d5(c) + r, and a leaf with d(c) > d5(c) + 2 r cannot be among the five nearest
-of any q. What remains per cell is a short list that the kernels scan.
+A leaf can be among the five nearest of some query in a cell only if its least distance
+to the cell does not exceed the fifth smallest greatest distance. Candidates are narrowed
+in two passes, coarse cells first, so that filling stays cheap.
 """
 
 from __future__ import annotations
@@ -10,50 +10,105 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from jaxtyping import Float, Int
 
-from ..kernels._grid import CELL_OCTAVES
-from ._hold import Leaves
+from ..kernels._grid import CELLS_PER_OCTAVE
+from ._attention import AttentionTable
 
 
-OUTER_OCTAVES = {True: 22, False: 14}  # context: sequence; generation: batch
-INNER_OCTAVES = {True: 14, False: 22}
+SEQUENCE_OCTAVES, BATCH_OCTAVES = 22, 14
 NEAREST = 5
+COARSE = 8  # fine cells along one side of a coarse cell
 
 
 def cell_shape(is_context: bool) -> tuple[int, int]:
     """Cells along (outer, inner); coordinates beyond them are not tabulated."""
-    return (
-        int(OUTER_OCTAVES[is_context] / CELL_OCTAVES),
-        int(INNER_OCTAVES[is_context] / CELL_OCTAVES),
-    )
+    octaves = (SEQUENCE_OCTAVES, BATCH_OCTAVES)
+    outer, inner = octaves if is_context else octaves[::-1]
+    return outer * CELLS_PER_OCTAVE, inner * CELLS_PER_OCTAVE
 
 
-def near_leaves(leaves: Leaves, heads: int, is_context: bool) -> np.ndarray:
-    """Leaf indices [outer cells, inner cells, near], padded with the leaf count.
+class HoldCells:
+    """Candidate leaves of one slice at one head count."""
 
-    Empty (near = 0) when the slice has fewer than five leaves.
-    """
-    return _near(leaves.logs.tobytes(), leaves.logs.shape[0], heads, is_context)
+    def __init__(self, table: AttentionTable) -> None:
+        leaves = table.leaves
+        self.shape = cell_shape(table.is_context)
+        self.row = np.full(self.shape, -1, np.int32)
+        self.near: list[Float[np.ndarray, "near four"]] = []
+        self._geometry = np.column_stack(
+            [(leaves.logs[:, 0] - np.log2(table.heads)) ** 2, leaves.logs[:, 1:]]
+        )
+        self._key = self._geometry.tobytes()
+        self._util = leaves.util
+
+    def fill(
+        self, outer: Float[np.ndarray, " n"], inner: Float[np.ndarray, " n"]
+    ) -> bool:
+        """Tabulate the cells of these coordinates; whether any cell was new."""
+        if self._util.size < NEAREST:
+            return False
+        at_outer = np.floor(np.log2(outer) * CELLS_PER_OCTAVE).astype(np.int64)
+        at_inner = np.floor(np.log2(inner) * CELLS_PER_OCTAVE).astype(np.int64)
+        inside = (at_outer < self.shape[0]) & (at_inner < self.shape[1])
+        flat = np.unique(at_outer[inside] * self.shape[1] + at_inner[inside])
+        flat = flat[self.row.reshape(-1)[flat] < 0]
+        for cell in flat:
+            self.row.reshape(-1)[cell] = len(self.near)
+            found = _candidates(self._key, *divmod(int(cell), self.shape[1]))
+            self.near.append(
+                np.column_stack([self._geometry[found], self._util[found]])
+            )
+        return flat.size > 0
 
 
-@lru_cache(maxsize=256)
-def _near(logs: bytes, count: int, heads: int, is_context: bool) -> np.ndarray:
-    n_outer, n_inner = cell_shape(is_context)
-    if count < NEAREST:
-        return np.zeros((n_outer, n_inner, 0), np.int32)
-    points = np.frombuffer(logs).reshape(count, 3)
-    d_heads = (points[:, 0] - np.log2(heads)) ** 2
-    outer_centre = (np.arange(n_outer) + 0.5) * CELL_OCTAVES
-    inner_centre = (np.arange(n_inner) + 0.5) * CELL_OCTAVES
-    d_outer = (outer_centre[:, None] - points[None, :, 1]) ** 2
-    d_inner = (inner_centre[:, None] - points[None, :, 2]) ** 2
-    distance = np.sqrt(
-        d_heads[None, None, :] + d_outer[:, None, :] + d_inner[None, :, :]
-    ).reshape(n_outer * n_inner, count)
-    slack = 2.0 * CELL_OCTAVES * np.sqrt(0.5)
-    fifth = np.partition(distance, NEAREST - 1, axis=1)[:, NEAREST - 1]
-    keep = distance <= fifth[:, None] + slack + 1e-9
-    width = int(keep.sum(axis=1).max())
-    order = np.argsort(~keep, axis=1, kind="stable")[:, :width]
-    near = np.where(np.take_along_axis(keep, order, axis=1), order, count)
-    return near.reshape(n_outer, n_inner, width).astype(np.int32)
+@lru_cache(maxsize=1 << 17)
+def _candidates(geometry: bytes, outer: int, inner: int) -> Int[np.ndarray, " near"]:
+    """Leaves that can matter in one fine cell."""
+    coarse = _coarse(geometry, outer // COARSE, inner // COARSE)
+    points = np.frombuffer(geometry).reshape(-1, 3)[coarse]
+    return coarse[_reachable(points, outer, inner, 1.0 / CELLS_PER_OCTAVE)]
+
+
+@lru_cache(maxsize=1 << 13)
+def _coarse(geometry: bytes, outer: int, inner: int) -> Int[np.ndarray, " near"]:
+    points = np.frombuffer(geometry).reshape(-1, 3)
+    return np.flatnonzero(_reachable(points, outer, inner, COARSE / CELLS_PER_OCTAVE))
+
+
+def _reachable(points: np.ndarray, outer: int, inner: int, side: float) -> np.ndarray:
+    """Leaves whose least distance to the cell is within the fifth greatest one."""
+    least, most = points[:, 0].copy(), points[:, 0].copy()
+    for axis, cell in ((1, outer), (2, inner)):
+        from_low = points[:, axis] - cell * side
+        from_high = points[:, axis] - (cell + 1) * side
+        gap = np.maximum(np.maximum(from_high, -from_low), 0.0)
+        far = np.maximum(np.abs(from_low), np.abs(from_high))
+        least += gap * gap
+        most += far * far
+    fifth = np.partition(most, NEAREST - 1)[NEAREST - 1]
+    return least <= fifth * (1.0 + 1e-12)
+
+
+def stack_cells(
+    members: list[HoldCells], is_context: bool
+) -> tuple[Int[np.ndarray, "groups outer inner"], Float[np.ndarray, "rows near four"]]:
+    """One cell map per member and one shared list of candidate rows, padded."""
+    shape = cell_shape(is_context)
+    rows = sum(len(m.near) for m in members)
+    width = max([leaf.shape[0] for m in members for leaf in m.near], default=1)
+    groups = _power_of_two(len(members))
+    cells = np.full((groups, *shape), -1, np.int32)
+    near = np.zeros((max(_power_of_two(rows), 64), -(-width // 8) * 8, 4))
+    near[:, :, 0], near[:, :, 3] = np.inf, 1.0
+    start = 0
+    for g, member in enumerate(members):
+        cells[g] = np.where(member.row >= 0, member.row + start, -1)
+        for i, leaf in enumerate(member.near):
+            near[start + i, : leaf.shape[0]] = leaf
+        start += len(member.near)
+    return cells, near
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << max(count - 1, 0).bit_length()
