@@ -1,4 +1,4 @@
-"""A sweep report built from recorded figures, for the tests of tables and files."""
+"""A sweep report built from recorded figures, for the tests of tables and pages."""
 
 from goldens import load_golden
 
@@ -7,41 +7,27 @@ RECORDED = load_golden("report/sweep.json")
 
 
 def sweep_report(**changes):
-    from aisim_jax.report import ExperimentReport, SweepReport
+    from aisim_jax.report import SweepReport
 
     inputs = RECORDED["inputs"]
-    question = {
-        "model": inputs["model_path"],
-        "isl": inputs["isl"],
-        "osl": inputs["osl"],
-        "ttft_ms": inputs["ttft"],
-        "tpot_ms": inputs["tpot"],
-        "gpus": inputs["total_gpus"],
-    }
-    experiments = [
-        ExperimentReport(
-            name=mode,
-            model=question["model"],
-            serving_mode=mode,
-            backend="vllm",
-            system="h200_sxm",
-            version="0.24.0",
-            evaluated=5000,
-            lost={"memory": 1200, "ttft": 300, "tpot": 2000},
-            best=rows(mode, "top"),
-            pareto=rows(mode, "pareto"),
-            origin="h200_sxm, vllm 0.24.0, measured tables",
-        )
-        for mode in ("agg", "disagg")
-    ]
-    chosen = next(e for e in experiments if e.name == RECORDED["chosen"]).best[0]
     fields = {
-        "question": question,
-        "experiments": tuple(experiments),
-        "chosen": chosen,
-        **changes,
+        "model": inputs["model_path"],
+        "question": {
+            "model": inputs["model_path"],
+            "isl": inputs["isl"],
+            "osl": inputs["osl"],
+            "ttft_ms": inputs["ttft"],
+            "tpot_ms": inputs["tpot"],
+            "gpus": inputs["total_gpus"],
+        },
+        "chosen": rows(RECORDED["chosen"], "top")[0],
+        "best": {mode: rows(mode, "top") for mode in ("agg", "disagg")},
+        "pareto": {mode: rows(mode, "pareto") for mode in ("agg", "disagg")},
+        "counts": {"meets": 3000, "memory": 2400, "ttft": 600, "tpot": 4000},
+        "failures": {},
+        "origins": ("h200_sxm, vllm 0.24.0: measured tables",),
     }
-    return SweepReport(**fields)
+    return SweepReport(**{**fields, **changes})
 
 
 def rows(mode, kind):
@@ -51,11 +37,12 @@ def rows(mode, kind):
 
 
 def deployment(mode, row):
-    from aisim_jax.report import DeploymentRow
+    from aisim_jax.recommend import DeploymentRecord
 
     prefixes = {"agg": [("", "agg")], "disagg": [("(p)", "prefill"), ("(d)", "decode")]}
     gpus = row["num_total_gpus"]
-    return DeploymentRow(
+    return DeploymentRecord(
+        model=RECORDED["inputs"]["model_path"],
         serving_mode=mode,
         backend="vllm",
         version="0.24.0",
@@ -66,18 +53,20 @@ def deployment(mode, row):
         tokens_per_s_per_user=float(row["tokens/s/user"]),
         tokens_per_s_per_gpu=float(row["tokens/s/gpu"]),
         cluster_tokens_per_s_per_gpu=float(row["tokens/s/gpu_cluster"]),
+        tokens_per_s=float(row["tokens/s"]),
         requests_per_s=float(row["seq/s"]),
         concurrency=float(row["concurrency"]),
         gpus_per_replica=gpus,
         replicas=RECORDED["inputs"]["total_gpus"] // gpus,
         kv_precision="fp8",
+        meets_targets=True,
     )
 
 
 def worker(row, prefix, role):
-    from aisim_jax.report import WorkerRow
+    from aisim_jax.recommend import WorkerRecord
 
-    return WorkerRow(
+    return WorkerRecord(
         role=role,
         workers=row.get(f"{prefix}workers", 1),
         tp=row[f"{prefix}tp"],
@@ -89,5 +78,8 @@ def worker(row, prefix, role):
         batch=row[f"{prefix}bs"],
         context_budget_tokens=row.get("ctx_tokens", 0),
         memory_gib=float(row[f"{prefix}memory"]),
+        requests_per_s=float(row.get(f"{prefix}seq/s/worker", row["seq/s"])),
         system=row[f"{prefix}system"],
+        backend="vllm",
+        version="0.24.0",
     )

@@ -12,9 +12,9 @@ QUESTION = {"isl": 4000, "osl": 1000}
 def commands(backend, serving_mode="agg", **sizes):
     from aisim_jax.report import launch_commands
 
-    row = sweep_report().best(serving_mode)[0]
-    workers = tuple(replace(worker, **sizes) for worker in row.workers)
-    row = replace(row, backend=backend, workers=workers)
+    row = sweep_report().best[serving_mode][0]
+    workers = tuple(replace(worker, backend=backend, **sizes) for worker in row.workers)
+    row = replace(row, workers=workers)
     return launch_commands(row, "org/model", QUESTION)
 
 

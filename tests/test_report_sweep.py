@@ -1,8 +1,6 @@
 """What a sweep looks like to a person, and as files."""
 
-import csv
 import io
-import json
 import re
 
 import pytest
@@ -36,59 +34,56 @@ def test_answer_names_layout_engine_and_what_it_delivers():
 
 def test_lost_points_are_counted_by_reason():
     text = " ".join(printed(sweep_report()).split())
-    assert "10,000 points evaluated: 3,000 meet the targets" in text
+    assert "10,000 points evaluated: 3,000 meet every limit" in text
     assert "2,400 do not fit in memory" in text
 
 
 def test_nothing_feasible_is_said_and_draws_no_plot():
-    from dataclasses import replace
-
-    report = sweep_report()
-    empty = tuple(
-        replace(one, best=(), pareto=(), failure="weights need 12.0 GiB more")
-        for one in report.experiments
+    nothing = {"agg": (), "disagg": ()}
+    text = printed(
+        sweep_report(
+            best=nothing,
+            pareto=nothing,
+            chosen=None,
+            failures={"agg": "weights need 12.0 GiB more"},
+        )
     )
-    text = printed(sweep_report(experiments=empty, chosen=None))
     assert "Nothing in the searched space meets the request." in text
-    assert "weights need 12.0 GiB more" in text
+    assert "No answer from agg: weights need 12.0 GiB more" in text
     assert "Pareto" not in text
 
 
-def test_json_has_every_deployment_and_no_bare_nan():
+def test_miss_and_partial_load_are_said():
     from dataclasses import replace
 
-    from aisim_jax.report import sweep_json
+    chosen = sweep_report().chosen
+    text = printed(
+        sweep_report(
+            chosen=replace(chosen, meets_targets=False, load_served_percent=62.5)
+        )
+    )
+    words = " ".join(text.split())
+    assert "It misses the targets; it is the closest." in words
+    assert "It serves 62.5 % of the load." in words
 
+
+def test_engines_and_systems_are_shown_where_they_differ():
+    from dataclasses import replace
+
+    best = dict(sweep_report().best)
+    first, second, *rest = best["agg"]
+    worker = replace(second.workers[0], system="b200_sxm")
+    second = replace(second, backend="sglang", version="0.5", workers=(worker,))
+    text = printed(sweep_report(best={**best, "agg": (first, second, *rest)}), 140)
+    assert "sglang 0.5" in text and "b200_sxm" in text
+
+
+def test_request_latency_target_makes_it_the_axis():
     report = sweep_report()
-    report = replace(report, chosen=replace(report.chosen, tpot_ms=float("nan")))
-    record = json.loads(sweep_json(report), parse_constant=pytest.fail)
-    assert record["chosen"]["tpot_ms"] is None
-    assert [len(one["best"]) for one in record["experiments"]] == [
-        len(one.best) for one in report.experiments
-    ]
-    assert record["chosen"]["launch"][0]["text"].startswith("vllm serve")
-
-
-def test_csv_carries_the_workers_by_role():
-    from aisim_jax.report import best_rows, deployments_csv
-
-    report = sweep_report()
-    lines = list(csv.DictReader(io.StringIO(deployments_csv(best_rows(report)))))
-    aggregated = [line for line in lines if line["serving_mode"] == "agg"]
-    split = [line for line in lines if line["serving_mode"] == "disagg"]
-    assert aggregated[0]["agg_batch"] == "64"
-    assert split[0]["prefill_workers"] == "2"
-    assert split[0]["decode_batch"] == "256"
-    assert split[0]["agg_batch"] == ""
-
-
-def test_output_folder_is_written_without_leftovers(tmp_path):
-    from aisim_jax.report import write_sweep
-
-    paths = write_sweep(sweep_report(), tmp_path / "new" / "folder")
-    names = sorted(path.name for path in (tmp_path / "new" / "folder").iterdir())
-    assert names == ["candidates.csv", "pareto.csv", "pareto.html", "result.json"]
-    assert sorted(path.name for path in paths) == names
+    question = {**report.question, "request_latency_ms": 9000.0}
+    text = printed(sweep_report(question=question))
+    assert "request latency ≤ 9000 ms" in text
+    assert "→ request latency, ms" in text
 
 
 def test_page_is_self_contained():
@@ -105,6 +100,7 @@ def test_picture_is_a_png(tmp_path):
     path = tmp_path / "frontier.png"
     write_plot(sweep_report(), path)
     assert path.read_bytes().startswith(b"\x89PNG")
+    assert [one.name for one in tmp_path.iterdir()] == ["frontier.png"]
 
 
 def test_other_picture_names_are_refused(tmp_path):

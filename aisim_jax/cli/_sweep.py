@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aisim_jax._errors import InvalidInputError
+
 from . import _options as options
+from ._compile_cache import enable_compile_cache
+from ._progress import progress
+from ._render import console_width, print_renderable, print_text
+
+
+if TYPE_CHECKING:
+    from aisim_jax.recommend import SweepResult
 
 
 class Mode(StrEnum):
@@ -26,37 +37,57 @@ class Serving(StrEnum):
     both = "both"
 
 
-ALL = "auto"
+AUTO = "auto"
+SERVING_MODES = {
+    Serving.agg: ("agg",),
+    Serving.disagg: ("disagg",),
+    Serving.both: ("agg", "disagg"),
+}
+
+
+class Engine(StrEnum):
+    """One engine, or all."""
+
+    vllm = "vllm"
+    sglang = "sglang"
+    trtllm = "trtllm"
+    auto = "auto"
 
 
 def sweep(
     model: options.Model,
-    gpus: Annotated[
-        int,
-        typer.Option(
-            min=1, help="GPUs to spend; with a load target, the most per worker."
-        ),
-    ] = 8,
     system: Annotated[
         list[str] | None,
         typer.Option(help="GPU system; repeatable; auto = all.", show_default=False),
     ] = None,
     backend: Annotated[
-        list[str] | None,
+        list[Engine] | None,
         typer.Option(help="Engine; repeatable; auto = all.", show_default=False),
     ] = None,
     backend_version: options.Version = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="GPUs to spend, default one node; with a load, the most per worker.",
+            show_default=False,
+        ),
+    ] = None,
     isl: Annotated[int, typer.Option(min=1, help="Prompt length, tokens.")] = 4000,
     osl: Annotated[int, typer.Option(min=1, help="Output length, tokens.")] = 1000,
     prefix: Annotated[
         int, typer.Option(min=0, help="Cached part of the prompt, tokens.")
     ] = 0,
-    ttft: Annotated[float, typer.Option(help="Time to first token, ms.")] = 2000,
-    tpot: Annotated[float, typer.Option(help="Time per output token, ms.")] = 30,
+    ttft: Annotated[
+        float, typer.Option(min=0, help="Time to first token, ms.")
+    ] = 2000.0,
+    tpot: Annotated[
+        float, typer.Option(min=0, help="Time per output token, ms.")
+    ] = 30.0,
     request_latency: Annotated[
         float | None,
         typer.Option(
-            help="End-to-end target, ms; replaces --tpot.", show_default=False
+            min=0, help="End-to-end limit, ms; replaces --tpot.", show_default=False
         ),
     ] = None,
     target_request_rate: Annotated[
@@ -71,6 +102,10 @@ def sweep(
             help="Size for this many requests in flight on the fewest GPUs.",
             show_default=False,
         ),
+    ] = None,
+    max_gpus: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most GPUs for the load.", show_default=False),
     ] = None,
     strict_sla: Annotated[
         bool, typer.Option("--strict-sla", help="Drop points that miss a target.")
@@ -96,4 +131,78 @@ def sweep(
 
     if plot is not None:
         check_plot_name(plot)
-    raise NotImplementedError
+    if target_request_rate is not None and target_concurrency is not None:
+        raise InvalidInputError(
+            "give one of --target-request-rate and --target-concurrency, not both"
+        )
+    from aisim_jax.models import load_model
+    from aisim_jax.systems import list_profiles, load_system
+
+    roots = tuple(systems_path or ())
+    question = {
+        "gpus": gpus,
+        "isl": isl,
+        "osl": osl,
+        "ttft_ms": ttft,
+        "tpot_ms": tpot,
+        "request_latency_ms": request_latency,
+        "prefix": prefix,
+        "target_request_rate": target_request_rate,
+        "target_concurrency": target_concurrency,
+        "max_gpus": max_gpus,
+        "strict_sla": strict_sla,
+        "mode": mode.value,
+        "serving_modes": SERVING_MODES[serving_mode],
+        "version": backend_version,
+        "top_n": top_n,
+    }
+    systems = _chosen(
+        system, lambda: sorted({one.system for one in list_profiles(roots)})
+    )
+    backends = _chosen(backend, lambda: [one.value for one in options.Backend])
+    # An unknown name is said before jax is imported.
+    load_model(model)
+    for name in systems:
+        load_system(name, roots)
+    enable_compile_cache()
+    with progress(f"pricing every deployment of {model}"):
+        from aisim_jax.recommend import sweep as evaluate
+
+        result = evaluate(model, systems, backends, systems_paths=roots, **question)
+    _show(result, {"model": model, **question}, format, output_dir, plot)
+
+
+def _chosen(given: Sequence[str] | None, every: Callable[[], list[str]]) -> list[str]:
+    return [str(one) for one in given] if given and AUTO not in given else every()
+
+
+def _show(
+    result: SweepResult,
+    question: Mapping[str, Any],
+    format: options.Format,
+    output_dir: Path | None,
+    plot: Path | None,
+) -> None:
+    from aisim_jax.report import (
+        sweep_json,
+        sweep_report,
+        sweep_text,
+        write_plot,
+        write_sweep,
+    )
+
+    report = sweep_report(result, question)
+    if format is options.Format.json:
+        print_text(sweep_json(result, report))
+    elif format is options.Format.csv:
+        print_text(result.to_csv("best"))
+    else:
+        print_renderable(sweep_text(report, console_width()))
+    written = []
+    if output_dir is not None:
+        written += write_sweep(result, report, output_dir)
+    if plot is not None:
+        write_plot(report, plot)
+        written.append(plot)
+    for path in written:
+        print(f"Wrote {path}", file=sys.stderr)

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from ._capacity_text import capacity_text as capacity_text
     from ._capacity_text import memory_bar as memory_bar
     from ._capacity_text import memory_shares as memory_shares
-    from ._deployment import DeploymentRow as DeploymentRow
-    from ._deployment import ExperimentReport as ExperimentReport
     from ._deployment import SweepReport as SweepReport
-    from ._deployment import WorkerRow as WorkerRow
+    from ._deployment import deployment_batch as deployment_batch
+    from ._deployment import deployment_layout as deployment_layout
+    from ._deployment import deployment_memory as deployment_memory
+    from ._deployment import layout_words as layout_words
+    from ._deployment import sweep_report as sweep_report
     from ._estimate_text import EstimateReport as EstimateReport
     from ._estimate_text import OperationRow as OperationRow
     from ._estimate_text import estimate_text as estimate_text
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from ._launch import launch_commands as launch_commands
     from ._pareto_page import pareto_page as pareto_page
     from ._pareto_picture import pareto_picture as pareto_picture
+    from ._plot_name import check_plot_name as check_plot_name
     from ._profiles_text import models_json as models_json
     from ._profiles_text import models_text as models_text
     from ._profiles_text import profiles_csv as profiles_csv
@@ -34,10 +37,6 @@ if TYPE_CHECKING:
     from ._profiles_text import profiles_text as profiles_text
     from ._profiles_text import system_json as system_json
     from ._profiles_text import system_text as system_text
-    from ._sweep_files import best_rows as best_rows
-    from ._sweep_files import check_plot_name as check_plot_name
-    from ._sweep_files import deployments_csv as deployments_csv
-    from ._sweep_files import pareto_rows as pareto_rows
     from ._sweep_files import sweep_json as sweep_json
     from ._sweep_files import write_plot as write_plot
     from ._sweep_files import write_sweep as write_sweep
@@ -53,10 +52,12 @@ _HOMES = {
     "capacity_text": "._capacity_text",
     "memory_bar": "._capacity_text",
     "memory_shares": "._capacity_text",
-    "DeploymentRow": "._deployment",
-    "ExperimentReport": "._deployment",
     "SweepReport": "._deployment",
-    "WorkerRow": "._deployment",
+    "deployment_batch": "._deployment",
+    "deployment_layout": "._deployment",
+    "deployment_memory": "._deployment",
+    "layout_words": "._deployment",
+    "sweep_report": "._deployment",
     "EstimateReport": "._estimate_text",
     "OperationRow": "._estimate_text",
     "estimate_text": "._estimate_text",
@@ -71,10 +72,7 @@ _HOMES = {
     "profiles_text": "._profiles_text",
     "system_json": "._profiles_text",
     "system_text": "._profiles_text",
-    "best_rows": "._sweep_files",
-    "check_plot_name": "._sweep_files",
-    "deployments_csv": "._sweep_files",
-    "pareto_rows": "._sweep_files",
+    "check_plot_name": "._plot_name",
     "sweep_json": "._sweep_files",
     "write_plot": "._sweep_files",
     "write_sweep": "._sweep_files",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import astuple
 from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -51,7 +50,7 @@ def capacity_text(report: CapacityReport, width: int) -> RenderableType:
     """Breakdown bar, its table, what the rest holds, and the refusal if there is one."""
     shares = memory_shares(report)
     title = (
-        f"{report.model} · {layout_words(*astuple(report.layout))} · {report.backend} {report.version} on "
+        f"{report.model} · {layout_words(report.layout)} · {report.backend} {report.version} on "
         f"{report.system} · {report.memory_fraction:g} of memory"
     )
     parts: list[RenderableType] = [

@@ -1,154 +1,117 @@
-"""What a report shows of a sweep: deployments, experiments, and why points lost."""
+"""A deployment in a few words: layout, batch, memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from aisim_jax.models import Layout
+from aisim_jax.recommend import DeploymentRecord, SweepResult
 
 
 SERVING_MODES = {"agg": "aggregated", "disagg": "disaggregated"}
+LAYOUT_NAMES = ("tp", "pp", "dp", "etp", "ep", "cp")
 
 
-def layout_words(tp: int, pp: int, dp: int, moe_tp: int, moe_ep: int, cp: int) -> str:
+def layout_words(layout: Layout) -> str:
     """Parallel sizes above one, e.g. `tp4` or `dp8 ep8`; `tp1` for a single GPU."""
-    sizes = {"tp": tp, "pp": pp, "dp": dp, "etp": moe_tp, "ep": moe_ep, "cp": cp}
-    shown = [f"{name}{size}" for name, size in sizes.items() if size > 1]
-    return " ".join(shown) or "tp1"
+    sizes = zip(LAYOUT_NAMES, astuple(layout), strict=True)
+    return " ".join(f"{name}{size}" for name, size in sizes if size > 1) or "tp1"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRow:
-    """One kind of worker in a deployment.
-
-    `batch` is requests per attention-DP rank, `context_budget_tokens` the prefill
-    tokens of a mixed step (0 where the role has none), memory is GiB per GPU.
-    """
-
-    role: str
-    workers: int
-    tp: int
-    pp: int
-    dp: int
-    moe_tp: int
-    moe_ep: int
-    cp: int
-    batch: int
-    context_budget_tokens: int
-    memory_gib: float
-    system: str
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of one worker."""
-        return self.tp * self.pp * self.dp * self.cp
-
-    @property
-    def layout(self) -> str:
-        """Parallel sizes above one, e.g. `tp4` or `dp8 ep8`."""
-        return layout_words(
-            self.tp, self.pp, self.dp, self.moe_tp, self.moe_ep, self.cp
-        )
+def deployment_layout(row: DeploymentRecord) -> str:
+    """All workers, prefill before decode: `tp4`, or `2×tp1 → 1×(dp8 ep8)`."""
+    words = [layout_words(worker.parallel) for worker in row.workers]
+    if len(words) == 1:
+        return words[0]
+    shown = [f"({word})" if " " in word else word for word in words]
+    return " → ".join(
+        f"{worker.workers}×{word}"
+        for worker, word in zip(row.workers, shown, strict=True)
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentRow:
-    """One deployment: its workers and what they deliver.
-
-    Rates are per second; `gpus_per_replica` counts all workers of one replica.
-    """
-
-    serving_mode: str
-    backend: str
-    version: str
-    workers: tuple[WorkerRow, ...]
-    ttft_ms: float
-    tpot_ms: float
-    request_latency_ms: float
-    tokens_per_s_per_user: float
-    tokens_per_s_per_gpu: float
-    cluster_tokens_per_s_per_gpu: float
-    requests_per_s: float
-    concurrency: float
-    gpus_per_replica: int
-    replicas: int
-    kv_precision: str = ""
-    meets_targets: bool = True
-
-    @property
-    def gpus_used(self) -> int:
-        """GPUs of all replicas."""
-        return self.gpus_per_replica * self.replicas
-
-    @property
-    def layout(self) -> str:
-        """All workers, e.g. `2 x tp1 > 1 x tp2` for prefill and decode."""
-        if len(self.workers) == 1:
-            return self.workers[0].layout
-        return " > ".join(f"{w.workers}×({w.layout})" for w in self.workers)
-
-    @property
-    def batch(self) -> str:
-        """Requests per attention-DP rank of each worker."""
-        return " > ".join(str(worker.batch) for worker in self.workers)
-
-    @property
-    def memory(self) -> str:
-        """Memory per GPU of each worker, GiB."""
-        return " > ".join(f"{worker.memory_gib:.1f}" for worker in self.workers)
+def deployment_batch(row: DeploymentRecord) -> str:
+    """Requests per attention-DP rank of each worker."""
+    return " → ".join(str(worker.batch) for worker in row.workers)
 
 
-@dataclass(frozen=True, slots=True)
-class ExperimentReport:
-    """One serving mode of one engine on one system.
+def deployment_memory(row: DeploymentRecord) -> str:
+    """GiB per GPU of each worker."""
+    return " → ".join(f"{worker.memory_gib:.1f}" for worker in row.workers)
 
-    `lost` counts the evaluated points by the reason for which they were refused;
-    `failure` is the sentence of an experiment that answered nothing.
-    """
 
-    name: str
-    model: str
-    serving_mode: str
-    backend: str
-    system: str
-    version: str
-    evaluated: int
-    lost: Mapping[str, int]
-    best: tuple[DeploymentRow, ...]
-    pareto: tuple[DeploymentRow, ...]
-    origin: str = ""
-    failure: str = ""
+def deployment_systems(row: DeploymentRecord) -> str:
+    """Systems of the workers, once each."""
+    return " → ".join(dict.fromkeys(worker.system for worker in row.workers))
 
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """Everything that the tables, plots and files of a sweep show."""
+    """What tables, plots and pages show of a sweep of one model.
 
-    question: Mapping[str, object]
-    experiments: tuple[ExperimentReport, ...]
-    chosen: DeploymentRow | None
-    notes: tuple[str, ...] = ()
+    `question` holds the request by the names of `sweep`'s arguments; `counts` the
+    evaluated points by reason; `failures` the sentence of every experiment without an
+    answer; `origins` where the measured data comes from.
+    """
+
+    model: str
+    question: Mapping[str, Any]
+    chosen: DeploymentRecord | None
+    best: Mapping[str, tuple[DeploymentRecord, ...]]
+    pareto: Mapping[str, tuple[DeploymentRecord, ...]]
+    counts: Mapping[str, int]
+    failures: Mapping[str, str]
+    origins: tuple[str, ...]
 
     @property
-    def model(self) -> str:
-        """Model that was asked for."""
-        return str(self.question["model"])
+    def by_latency(self) -> bool:
+        """The frontier runs over request latency, not over speed per user."""
+        return self.question.get("request_latency_ms") is not None
 
-    def best(self, serving_mode: str) -> list[DeploymentRow]:
-        """Best deployments of one mode over all experiments, as ranked by each."""
-        rows = [
-            row
-            for experiment in self.experiments
-            if experiment.serving_mode == serving_mode
-            for row in experiment.best
-        ]
-        return sorted(rows, key=lambda row: -row.cluster_tokens_per_s_per_gpu)
+    @property
+    def speed_label(self) -> str:
+        """Name of the frontier's x axis."""
+        return "request latency, ms" if self.by_latency else "tokens/s/user"
 
-    def pareto(self, serving_mode: str) -> list[DeploymentRow]:
-        """Frontier points of one mode over all experiments, by speed per user."""
-        rows = [
-            row
-            for experiment in self.experiments
-            if experiment.serving_mode == serving_mode
-            for row in experiment.pareto
-        ]
-        return sorted(rows, key=lambda row: row.tokens_per_s_per_user)
+    def point(self, row: DeploymentRecord) -> tuple[float, float]:
+        """Place of a deployment in the frontier plot."""
+        speed = row.request_latency_ms if self.by_latency else row.tokens_per_s_per_user
+        return speed, row.cluster_tokens_per_s_per_gpu
+
+
+def sweep_report(result: SweepResult, question: Mapping[str, Any]) -> SweepReport:
+    """The report of the first (or only) model of `result`."""
+    model = str(question["model"])
+    silent = {
+        experiment.name: experiment.failure.sentence
+        for experiment in result.experiments
+        if experiment.failure is not None
+    }
+    return SweepReport(
+        model=model,
+        question=question,
+        chosen=result.chosen_for(model),
+        best={mode: result.best(mode, model) for mode in SERVING_MODES},
+        pareto={mode: result.pareto(mode, model) for mode in SERVING_MODES},
+        counts=result.counts,
+        failures={**silent, **result.failures},
+        origins=_origins(result),
+    )
+
+
+def _origins(result: SweepResult) -> tuple[str, ...]:
+    """One sentence per set of tables that was read."""
+    tables = [
+        pool.surfaces.pool.tables
+        for experiment in result.experiments
+        for pool in experiment.evaluation.pools.values()
+    ]
+    return tuple(
+        dict.fromkeys(
+            f"{one.spec.name}, {one.backend} {one.version}: measured tables "
+            f"{one.digest.removeprefix('sha256:')[:10]} from {one.meta['origin']}"
+            for one in tables
+        )
+    )

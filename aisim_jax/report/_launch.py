@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ._deployment import DeploymentRow, WorkerRow
+from aisim_jax.recommend import DeploymentRecord, WorkerRecord
 
 
 class LaunchCommand(NamedTuple):
@@ -18,17 +18,18 @@ class LaunchCommand(NamedTuple):
 
 
 def launch_commands(
-    row: DeploymentRow, model: str, question: Mapping[str, object]
+    row: DeploymentRecord, model: str, question: Mapping[str, Any]
 ) -> list[LaunchCommand]:
     """One command per kind of worker, for the engine that was priced.
 
     The context length is prompt plus output of the question; the KV precision is
     named whenever the sweep assumed one that the engine would not choose itself.
     """
-    length = _count(question["isl"]) + _count(question["osl"])
-    build = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}[row.backend]
+    length = int(question["isl"]) + int(question["osl"])
+    engines = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}
     commands = []
     for worker in row.workers:
+        build = engines[worker.backend]
         role = {"agg": "aggregated"}.get(worker.role, worker.role)
         copies = worker.workers * row.replicas
         gpus = "1 GPU" if worker.gpus == 1 else f"{worker.gpus} GPUs"
@@ -38,12 +39,8 @@ def launch_commands(
     return commands
 
 
-def _count(value: object) -> int:
-    return int(str(value))
-
-
 def _vllm(
-    worker: WorkerRow, model: str, length: int, kv_precision: str
+    worker: WorkerRecord, model: str, length: int, kv_precision: str
 ) -> tuple[list[str], str]:
     words = ["vllm", "serve", model, "--tensor-parallel-size", str(worker.tp)]
     if worker.pp > 1:
@@ -65,7 +62,7 @@ def _vllm(
 
 
 def _sglang(
-    worker: WorkerRow, model: str, length: int, kv_precision: str
+    worker: WorkerRecord, model: str, length: int, kv_precision: str
 ) -> tuple[list[str], str]:
     words = ["python", "-m", "sglang.launch_server", "--model-path", model]
     # With attention data parallelism the engine counts all ranks as its TP size.
@@ -90,7 +87,7 @@ def _sglang(
 
 
 def _trtllm(
-    worker: WorkerRow, model: str, length: int, kv_precision: str
+    worker: WorkerRecord, model: str, length: int, kv_precision: str
 ) -> tuple[list[str], str]:
     words = ["trtllm-serve", model, "--tp_size", str(worker.tp * worker.dp)]
     if worker.pp > 1:

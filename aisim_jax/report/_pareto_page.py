@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from ._deployment import SERVING_MODES, DeploymentRow, SweepReport
+from aisim_jax.recommend import DeploymentRecord
+
+from ._deployment import (
+    SERVING_MODES,
+    SweepReport,
+    deployment_batch,
+    deployment_layout,
+    deployment_memory,
+    deployment_systems,
+)
 from ._launch import launch_commands
 from ._palette import COLOURS
 
@@ -45,7 +55,6 @@ def pareto_page(report: SweepReport) -> str:
         include_plotlyjs=True,
         config={"displaylogo": False, "responsive": True},
     )
-    origins = dict.fromkeys(e.origin for e in report.experiments if e.origin)
     asked = {key: value for key, value in report.question.items() if value}
     return PAGE.format(
         title=escape(f"Pareto frontier of {report.model}"),
@@ -54,23 +63,23 @@ def pareto_page(report: SweepReport) -> str:
         plot=plot,
         table=_table(report),
         launch=_launch(report),
-        origin=escape("Data: " + "; ".join(origins)) if origins else "",
+        origin=escape("Data: " + "; ".join(report.origins)),
     )
 
 
 def _figure(report: SweepReport) -> dict[str, Any]:
     traces: list[dict[str, Any]] = []
     for mode, title in SERVING_MODES.items():
-        rows = report.pareto(mode)
+        rows = report.pareto[mode]
         if rows:
             colour, symbol = COLOURS[mode]
-            traces.append(_trace(rows, title, colour, symbol, 8, "lines+markers"))
+            traces.append(_trace(report, rows, title, colour, symbol, 8))
     if report.chosen is not None:
         colour, symbol = COLOURS["chosen"]
-        traces.append(_trace([report.chosen], "chosen", colour, symbol, 16, "markers"))
+        traces.append(_trace(report, [report.chosen], "chosen", colour, symbol, 16))
     axis = {"gridcolor": "#e3e8ed", "zeroline": False, "rangemode": "tozero"}
     layout = {
-        "xaxis": {**axis, "title": {"text": "tokens/s/user"}},
+        "xaxis": {**axis, "title": {"text": report.speed_label}},
         "yaxis": {**axis, "title": {"text": "tokens/s/GPU"}},
         "plot_bgcolor": "#fff",
         "legend": {"orientation": "h", "y": 1.08},
@@ -82,39 +91,46 @@ def _figure(report: SweepReport) -> dict[str, Any]:
 
 
 def _trace(
-    rows: list[DeploymentRow], name: str, colour: str, symbol: str, size: int, mode: str
+    report: SweepReport,
+    rows: Sequence[DeploymentRecord],
+    name: str,
+    colour: str,
+    symbol: str,
+    size: int,
 ) -> dict[str, Any]:
+    x, y = zip(*(report.point(row) for row in rows), strict=True)
+    shape = "hv" if report.by_latency else "vh"
     return {
         "type": "scatter",
-        "mode": mode,
+        "mode": "lines+markers" if len(rows) > 1 else "markers",
         "name": name,
-        "x": [row.tokens_per_s_per_user for row in rows],
-        "y": [row.cluster_tokens_per_s_per_gpu for row in rows],
+        "x": list(x),
+        "y": list(y),
         "marker": {"color": colour, "symbol": symbol, "size": size},
-        "line": {"color": colour, "width": 1, "shape": "vh"},
+        "line": {"color": colour, "width": 1, "shape": shape},
         "text": [_hover(row) for row in rows],
         "hovertemplate": "%{text}<extra>" + name + "</extra>",
     }
 
 
-def _hover(row: DeploymentRow) -> str:
+def _hover(row: DeploymentRecord) -> str:
     return "<br>".join(
         [
-            f"<b>{escape(row.layout)}</b>, batch {escape(row.batch)}",
-            f"{row.backend} {row.version} on {row.workers[-1].system}",
+            f"<b>{escape(deployment_layout(row))}</b>, batch {deployment_batch(row)}",
+            f"{row.backend} {row.version} on {deployment_systems(row)}",
             f"{row.cluster_tokens_per_s_per_gpu:,.0f} tokens/s/GPU",
             f"{row.tokens_per_s_per_user:,.1f} tokens/s/user",
             f"TTFT {row.ttft_ms:,.0f} ms, TPOT {row.tpot_ms:.2f} ms",
-            f"{row.replicas} × {row.gpus_per_replica} GPUs, {row.memory} GiB/GPU",
+            f"{row.replicas} × {row.gpus_per_replica} GPUs, {deployment_memory(row)} GiB/GPU",
         ]
     )
 
 
-def _answer(row: DeploymentRow | None) -> str:
+def _answer(row: DeploymentRecord | None) -> str:
     if row is None:
         return "Nothing in the searched space meets the request."
     return (
-        f"Chosen: {row.replicas} × {SERVING_MODES[row.serving_mode]} {row.layout}, "
+        f"Chosen: {row.replicas} × {SERVING_MODES[row.serving_mode]} {deployment_layout(row)}, "
         f"{row.backend} {row.version}, {row.cluster_tokens_per_s_per_gpu:,.0f} "
         f"tokens/s/GPU at {row.tokens_per_s_per_user:,.1f} tokens/s/user."
     )
@@ -125,12 +141,16 @@ def _table(report: SweepReport) -> str:
     heads += ["tokens/s/user", "tokens/s/GPU", "GPUs", "memory GiB/GPU"]
     lines = []
     for mode, title in SERVING_MODES.items():
-        for row in report.best(mode):
-            cells = [title, f"{row.backend} {row.version}", row.layout, row.batch]
+        for row in report.best[mode]:
+            cells = [title, f"{row.backend} {row.version}", deployment_layout(row)]
+            cells += [deployment_batch(row)]
             cells += [f"{row.ttft_ms:,.0f}", f"{row.tpot_ms:.2f}"]
             cells += [f"{row.tokens_per_s_per_user:,.1f}"]
             cells += [f"{row.cluster_tokens_per_s_per_gpu:,.0f}"]
-            cells += [f"{row.replicas} × {row.gpus_per_replica}", row.memory]
+            cells += [
+                f"{row.replicas} × {row.gpus_per_replica}",
+                deployment_memory(row),
+            ]
             lines.append(_line("td", cells))
     return f"<table>{_line('th', heads)}{''.join(lines)}</table>"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from ._deployment import SERVING_MODES, DeploymentRow, SweepReport
+from ._deployment import SERVING_MODES, SweepReport
 from ._palette import COLOURS
 
 
@@ -20,26 +20,26 @@ def pareto_picture(report: SweepReport) -> bytes:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for mode, title in SERVING_MODES.items():
-        rows = report.pareto(mode)
-        if rows:
+        points = [report.point(row) for row in report.pareto[mode]]
+        if points:
             colour, symbol = COLOURS[mode]
             axes.plot(
-                *_points(rows),
+                *zip(*points, strict=True),
                 color=colour,
                 marker=MARKERS[symbol],
                 markersize=4,
                 linewidth=1,
-                drawstyle="steps-pre",
+                drawstyle="steps-post" if report.by_latency else "steps-pre",
                 label=title,
             )
     if report.chosen is not None:
         colour, symbol = COLOURS["chosen"]
-        x, y = _points([report.chosen])
+        x, y = report.point(report.chosen)
         axes.scatter(
             x, y, s=180, color=colour, marker=MARKERS[symbol], zorder=3, label="chosen"
         )
     axes.set_title(report.model, loc="left", fontsize=11)
-    axes.set_xlabel("tokens/s/user")
+    axes.set_xlabel(report.speed_label)
     axes.set_ylabel("tokens/s/GPU")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
@@ -49,10 +49,3 @@ def pareto_picture(report: SweepReport) -> bytes:
     stream = io.BytesIO()
     figure.savefig(stream, format="png")
     return stream.getvalue()
-
-
-def _points(rows: list[DeploymentRow]) -> tuple[list[float], list[float]]:
-    return (
-        [row.tokens_per_s_per_user for row in rows],
-        [row.cluster_tokens_per_s_per_gpu for row in rows],
-    )

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ._deployment import SERVING_MODES, DeploymentRow, SweepReport
+from aisim_jax.recommend import DeploymentRecord
+
+from ._deployment import (
+    SERVING_MODES,
+    SweepReport,
+    deployment_batch,
+    deployment_layout,
+    deployment_memory,
+    deployment_systems,
+)
 from ._launch import LaunchCommand, launch_commands
 from ._terminal_plot import Series, terminal_plot
 
@@ -26,37 +35,28 @@ LOST = {
     "request_latency": "miss the request-latency target",
     "no_data": "have no measured data",
     "gpus": "need more GPUs than there are",
+    "not_visited": "are skipped by the compatible rules",
 }
 
 
-def print_sweep(report: SweepReport, console: Console, top_n: int = 5) -> None:
-    """Print question, answer, tables, frontier and origin of a sweep."""
-    console.print(sweep_text(report, console.width, top_n))
-
-
-def sweep_text(report: SweepReport, width: int, top_n: int = 5) -> RenderableType:
+def sweep_text(report: SweepReport, width: int) -> RenderableType:
     """The whole sweep as one renderable, laid out for `width` characters."""
     parts: list[RenderableType] = [Text(_question(report), style="bold")]
     parts.append(_answer(report))
     for mode, title in SERVING_MODES.items():
-        rows = report.best(mode)[:top_n]
+        rows = report.best[mode]
         if rows:
-            parts.append(Text())
-            parts.append(deployment_table(rows, f"Best {title} deployments", width))
-        for experiment in report.experiments:
-            if experiment.serving_mode == mode and experiment.failure:
-                place = f"{experiment.backend} on {experiment.system}"
-                parts.append(
-                    Text(f"{title}, {place}: {experiment.failure}", style="yellow")
-                )
+            heading = f"Best {title} deployments"
+            parts += [Text(), deployment_table(rows, heading, width)]
+    for name, sentence in report.failures.items():
+        parts.append(Text(f"No answer from {name}: {sentence}", style="yellow"))
     plot = pareto_plot(report, width)
     if plot is not None:
         parts.extend([plot, Text()])
     parts.append(_losses(report))
     if report.chosen is not None:
         parts.append(_launch(report.chosen, report))
-    parts.extend(_origins(report))
-    parts.extend(Text(f"Note: {note}", style="yellow") for note in report.notes)
+    parts += [Text(f"Data: {origin}", style="dim") for origin in report.origins]
     return Group(*parts)
 
 
@@ -86,13 +86,17 @@ def _answer(report: SweepReport) -> Text:
     mode = SERVING_MODES[row.serving_mode]
     copies = f"{row.replicas} × " if row.replicas > 1 else ""
     text = Text()
-    text.append(f"Run {copies}{mode} {row.layout}", style="green bold")
+    text.append(f"Run {copies}{mode} {deployment_layout(row)}", style="green bold")
     text.append(
         f" with {row.backend} {row.version} on {row.gpus_used} "
-        f"{row.workers[-1].system}: {row.cluster_tokens_per_s_per_gpu:,.0f} "
+        f"{deployment_systems(row)}: {row.cluster_tokens_per_s_per_gpu:,.0f} "
         f"tokens/s/GPU, {row.tokens_per_s_per_user:,.1f} tokens/s/user, TTFT "
         f"{row.ttft_ms:,.0f} ms, TPOT {row.tpot_ms:.1f} ms."
     )
+    if row.load_served_percent < 100:
+        text.append(
+            f" It serves {row.load_served_percent:.1f} % of the load.", style="red"
+        )
     if not row.meets_targets:
         text.append(" It misses the targets; it is the closest.", style="red")
     return text
@@ -111,7 +115,7 @@ class _Column(NamedTuple):
         return max(len(line) for line in lines)
 
 
-def deployment_table(rows: list[DeploymentRow], title: str, width: int) -> Table:
+def deployment_table(rows: Sequence[DeploymentRecord], title: str, width: int) -> Table:
     """Ranked deployments, one a line, in at most `width` characters."""
     columns = _columns(rows)
     while sum(c.width + 1 for c in columns) > width and len(columns) > 4:
@@ -136,17 +140,17 @@ def deployment_table(rows: list[DeploymentRow], title: str, width: int) -> Table
     return table
 
 
-def _columns(rows: list[DeploymentRow]) -> list[_Column]:
+def _columns(rows: Sequence[DeploymentRecord]) -> list[_Column]:
     engines = [f"{row.backend} {row.version}" for row in rows]
-    systems = [row.workers[-1].system for row in rows]
+    systems = [deployment_systems(row) for row in rows]
     budgets = [row.workers[0].context_budget_tokens for row in rows]
     columns = [_Column("#", [str(place) for place in range(1, len(rows) + 1)])]
     if len(set(engines)) > 1:
         columns.append(_Column("engine", engines, 6))
     if len(set(systems)) > 1:
         columns.append(_Column("system", systems, 7))
-    columns.append(_Column("layout", [row.layout for row in rows]))
-    columns.append(_Column("batch", [row.batch for row in rows]))
+    columns.append(_Column("layout", [deployment_layout(row) for row in rows]))
+    columns.append(_Column("batch", [deployment_batch(row) for row in rows]))
     if any(budgets):
         shown = [f"{budget:,}" for budget in budgets]
         columns.append(_Column("prefill\ntokens", shown, 3))
@@ -161,15 +165,17 @@ def _columns(rows: list[DeploymentRow]) -> list[_Column]:
         shown = [form.format(value) for value in values]
         columns.append(_Column(header, shown, importance))
     columns.append(_Column("GPUs", [_gpus(row) for row in rows], 8))
-    columns.append(_Column("memory\nGiB/GPU", [row.memory for row in rows], 1))
+    columns.append(
+        _Column("memory\nGiB/GPU", [deployment_memory(row) for row in rows], 1)
+    )
     return columns
 
 
-def _cluster_rate(row: DeploymentRow) -> float:
+def _cluster_rate(row: DeploymentRecord) -> float:
     return row.cluster_tokens_per_s_per_gpu
 
 
-def _gpus(row: DeploymentRow) -> str:
+def _gpus(row: DeploymentRecord) -> str:
     if row.replicas == 1:
         return str(row.gpus_used)
     return f"{row.gpus_used} ={row.replicas}×{row.gpus_per_replica}"
@@ -181,22 +187,17 @@ def pareto_plot(report: SweepReport, width: int) -> RenderableType | None:
         Series(
             title,
             MARKERS[mode],
-            [
-                (row.tokens_per_s_per_user, row.cluster_tokens_per_s_per_gpu)
-                for row in report.pareto(mode)
-            ],
+            [report.point(row) for row in report.pareto[mode]],
         )
         for mode, title in SERVING_MODES.items()
     ]
     if not any(one.points for one in series):
         return None
     if report.chosen is not None:
-        row = report.chosen
-        point = (row.tokens_per_s_per_user, row.cluster_tokens_per_s_per_gpu)
-        series.append(Series("chosen", "★", [point]))
+        series.append(Series("chosen", "★", [report.point(report.chosen)]))
     picture = terminal_plot(
         series,
-        x_label="tokens/s/user",
+        x_label=report.speed_label,
         y_label="tokens/s/GPU",
         width=min(width, 100),
     )
@@ -205,22 +206,16 @@ def pareto_plot(report: SweepReport, width: int) -> RenderableType | None:
 
 
 def _losses(report: SweepReport) -> Text:
-    total = sum(experiment.evaluated for experiment in report.experiments)
-    lost: dict[str, int] = {}
-    for experiment in report.experiments:
-        for reason, count in experiment.lost.items():
-            lost[reason] = lost.get(reason, 0) + count
-    kept = total - sum(lost.values())
-    parts = [
-        f"{count:,} {LOST.get(reason, reason)}"
-        for reason, count in sorted(lost.items(), key=lambda item: -item[1])
-        if count
+    total = sum(report.counts.values())
+    lost = sorted(report.counts.items(), key=lambda item: -item[1])
+    parts = [f"{total:,} points evaluated: {report.counts.get('meets', 0):,} meet every limit"]
+    parts += [
+        f"{count:,} {LOST[reason]}" for reason, count in lost if reason != "meets"
     ]
-    text = f"{total:,} points evaluated: {kept:,} meet the targets"
-    return Text("; ".join([text, *parts]) + ".")
+    return Text("; ".join(parts) + ".")
 
 
-def _launch(row: DeploymentRow, report: SweepReport) -> RenderableType:
+def _launch(row: DeploymentRecord, report: SweepReport) -> RenderableType:
     title = Group(Text(), Rule("Start it", align="left", style="dim"))
     lines: Iterable[str] = (
         line
@@ -236,12 +231,3 @@ def _command_lines(command: LaunchCommand) -> list[str]:
         name = command.text.rsplit(" ", 1)[-1]
         lines += [f"# {name}:", *(f"#   {x}" for x in command.options_yaml.split("\n"))]
     return [*lines, command.text]
-
-
-def _origins(report: SweepReport) -> list[Text]:
-    origins = dict.fromkeys(
-        f"Data: {experiment.origin}"
-        for experiment in report.experiments
-        if experiment.origin
-    )
-    return [Text(line, style="dim") for line in origins]

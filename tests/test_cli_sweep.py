@@ -1,0 +1,105 @@
+"""`aisim sweep` from flags to tables and files."""
+
+import csv
+import io
+import json
+
+import pytest
+
+
+QUESTION = ["sweep", "--model", "Qwen/Qwen3-32B-FP8", "--system", "h200_sxm"]
+QUESTION += ["--backend", "vllm", "--gpus", "2", "--isl", "4000", "--osl", "500"]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """One sweep per output form; the second and third find everything compiled."""
+    import contextlib
+
+    from aisim_jax.cli import run
+
+    folder = tmp_path_factory.mktemp("sweep")
+    found = {}
+    for form, more in {
+        "table": ["--output-dir", str(folder / "out")],
+        "json": ["--plot", str(folder / "frontier.png")],
+        "csv": [],
+    }.items():
+        stream = io.StringIO()
+        with contextlib.redirect_stdout(stream):
+            code = run([*QUESTION, "--format", form, *more])
+        assert code == 0
+        found[form] = stream.getvalue()
+    return folder, found
+
+
+def test_table_answers_the_question(answers):
+    _, found = answers
+    text = " ".join(found["table"].split())
+    for claim in (
+        "4000 tokens in, 500 out · TTFT ≤ 2000 ms, TPOT ≤ 30 ms · 2 GPUs",
+        "with vllm 0.24.0 on 2 h200_sxm",
+        "Best aggregated deployments",
+        "Best disaggregated deployments",
+        "Pareto frontier",
+        "points evaluated",
+        "vllm serve Qwen/Qwen3-32B-FP8",
+        "measured tables",
+    ):
+        assert claim in text
+
+
+def test_json_and_csv_agree_on_the_best(answers):
+    _, found = answers
+    record = json.loads(found["json"])
+    lines = list(csv.DictReader(io.StringIO(found["csv"])))
+    model = record["question"]["model"]
+    best = [row for rows in record["best"][model].values() for row in rows]
+    assert [float(line["tpot_ms"]) for line in lines] == [
+        row["tpot_ms"] for row in best
+    ]
+    assert record["chosen"][model] in best
+    assert record["launch"][0]["text"].startswith("vllm serve")
+    assert sum(record["counts"].values()) > 0
+
+
+def test_files_are_complete_and_nothing_else_is_left(answers):
+    folder, _ = answers
+    out = folder / "out"
+    names = sorted(path.name for path in out.iterdir())
+    assert names == ["best.csv", "pareto.csv", "pareto.html", "result.json"]
+    json.loads((out / "result.json").read_text())
+    assert (folder / "frontier.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_nothing_feasible_is_exit_1_with_the_reason(capsys):
+    from aisim_jax.cli import run
+
+    code = run(
+        [*QUESTION, "--model", "meta-llama/Llama-3.1-405B", "--serving-mode", "agg"]
+    )
+    out, message = capsys.readouterr()
+    assert code == 1 and not out
+    assert "fits in memory" in message or "GiB" in message
+    assert len(message.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "claim"),
+    [
+        (["--model", "acme/none"], "acme/none"),
+        (["--system", "h999"], "h999"),
+        (["--backend-version", "0.0.1"], "0.0.1"),
+        (["--prefix", "4000"], "prefix"),
+        (["--target-request-rate", "0"], "load target 0"),
+        (["--tpot", "0"], "tpot_ms"),
+        (["--systems-path", "./nowhere"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(capsys, words, claim):
+    from aisim_jax.cli import run
+
+    code = run([*QUESTION, *words])
+    out, message = capsys.readouterr()
+    assert code == 2 and not out
+    assert claim in message and len(message.strip().splitlines()) == 1
