@@ -58,17 +58,16 @@ def write_archive(
 
 def read_meta(path: Path) -> dict[str, Any]:
     """Metadata of an archive; InvalidInputError when it is not one of ours."""
+    foreign = f"{path} is not an aisim table archive; {REMEDY}"
     try:
         meta = json.loads(_read_members(path, [META])[0])
-    except (KeyError, ValueError) as error:
-        raise InvalidInputError(
-            f"{path} is not an aisim table archive; {REMEDY}"
-        ) from error
+    except (KeyError, json.JSONDecodeError) as error:
+        raise InvalidInputError(foreign) from error
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        raise InvalidInputError(f"{path} is not an aisim table archive; {REMEDY}")
-    if meta["format_version"] != FORMAT_VERSION:
+        raise InvalidInputError(foreign)
+    if meta.get("format_version") != FORMAT_VERSION:
         raise InvalidInputError(
-            f"{path} has table format {meta['format_version']}, this version reads "
+            f"{path} has table format {meta.get('format_version')}, this version reads "
             f"{FORMAT_VERSION}; {REMEDY}"
         )
     return meta
@@ -77,9 +76,11 @@ def read_meta(path: Path) -> dict[str, Any]:
 def read_table(path: Path, name: str) -> list[Block]:
     """Blocks of table `name`, decoded to dense arrays."""
     parts = ("index.json", "measured.npy", "origin.npy", "values.npy", "codes.npy")
+    members = [f"{name}/{part}" for part in parts]
     try:
-        data = _read_members(path, [f"{name}/{part}" for part in parts])
-        return _unpack_table(data)
+        return _unpack_table(_read_members(path, members))
+    except InvalidInputError:
+        raise
     except (KeyError, ValueError, IndexError) as error:
         raise InvalidInputError(f"{path}: table {name} is damaged; {REMEDY}") from error
 

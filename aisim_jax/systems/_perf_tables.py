@@ -17,6 +17,7 @@ from ._blocks import (
     moe_tables,
     quantize_table,
 )
+from ._cautions import gemm_cautions
 from ._lanes import lane_order
 from ._spec import SystemSpec
 from ._tables import (
@@ -71,6 +72,10 @@ class PerfTables:
     def gemm(self, quant: str) -> GemmTable | None:
         """GEMM curves of one precision, None when it was not measured."""
         return self._single(f"gemm/{quant}", (quant,), gemm_table)
+
+    def gemm_cautions(self, quant: str) -> tuple[str, ...]:
+        """Known defects of the GEMM figures of one precision, as sentences."""
+        return gemm_cautions(self.backend, self.version, quant, self.gemm(quant))
 
     def context_attention(self) -> AttentionTables:
         """Prefill attention by lane and slice, lanes in load order."""

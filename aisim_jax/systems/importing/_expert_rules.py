@@ -58,7 +58,7 @@ def _expert_modes(quant: Text, kernel: Text) -> Text:
     used, code = np.unique(pair, return_inverse=True)
     modes: list[str] = []
     for index in used.tolist():
-        name = quant.values[index // len(kernel.values)]
+        name: str = quant.values[index // len(kernel.values)]
         key = (name, kernel.values[index % len(kernel.values)])
         modes.append(MOE_RENAMES.get(key, name))
     names = tuple(dict.fromkeys(modes))

@@ -93,11 +93,16 @@ def _literal_version(
     tree: SystemsTree, system: str, backend: str, version: str | None
 ) -> str:
     declared = declared_versions(tree, system, backend)
+    if not declared:
+        raise MissingPerfDataError(
+            f"{tree.root} has no {backend} data for {system}; choose one of "
+            f"{', '.join(BACKENDS)} that it has"
+        )
     slots = tree_slots(tree, system, backend) or {}
     wanted = version or "current"
     literal = slots.get(wanted, wanted)
-    if not declared or literal not in {*declared, *slots.values()}:
-        known = ", ".join(sorted(declared)) or "none"
+    if literal not in {*declared, *slots.values()}:
+        known = ", ".join(sorted(declared))
         raise MissingPerfDataError(
             f"{tree.root} has no {backend} {literal} data for {system}; "
             f"it has versions {known}"
