@@ -11,7 +11,7 @@ from aisim_jax.kernels import compose_disaggregated
 
 from ._experiment import Experiment
 from ._points import AggregatedPoints, RolePoints
-from ._selection import rounded
+from ._selection import rounded, table_order
 
 
 Values = Float[np.ndarray, " cands"]
@@ -121,4 +121,4 @@ def as_table(found: Deployments) -> Deployments:
         rounded(column) if column.dtype.kind == "f" else column for column in found
     ]
     table = Deployments(*columns)
-    return table.take(np.argsort(-table.tokens_per_s_per_gpu, kind="stable"))
+    return table.take(table_order(table.tokens_per_s_per_gpu))

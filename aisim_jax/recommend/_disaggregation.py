@@ -11,7 +11,12 @@ from jaxtyping import Float, Int
 from ._grids import Target
 from ._parameters import SweepParameters
 from ._rate_matching import WorkerPairs
-from ._selection import first_in_groups, ordered_within_groups, rounded
+from ._selection import (
+    first_in_groups,
+    ordered_within_groups,
+    rounded,
+    table_order,
+)
 
 
 class RoleRows(NamedTuple):
@@ -78,7 +83,7 @@ def kept_pairs(
             meets &= np.isfinite(top)
             leader = np.minimum.reduceat(np.where(meets, place, order.size), starts)
             rows = np.flatnonzero(np.isin(place, leader))
-            ranked = rows[np.argsort(-rounded(top[rows]), kind="stable")]
+            ranked = rows[table_order(rounded(top[rows]))]
             for row in ranked[: parameters.best_disaggregated]:
                 kept[int(p_rows[partner[row]]), int(order[row])] = None
     return list(kept)

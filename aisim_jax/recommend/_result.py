@@ -164,6 +164,7 @@ class SweepResult:
     failures: dict[str, str]
     top_n: int
     by_load: bool
+    compat: bool
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -177,7 +178,10 @@ class SweepResult:
 
         `model` is needed only where several were asked for; default the first.
         """
-        rows = [row for e in self._of(serving_mode, model) for row in e.best]
+        found = self._of(serving_mode, model)
+        if len(found) == 1:
+            return found[0].best
+        rows = [row for e in found for row in e.best]
         return tuple(sorted(rows, key=self._merit)[: self.top_n])
 
     def pareto(
@@ -217,9 +221,16 @@ class SweepResult:
                 total[reason] = total.get(reason, 0) + count
         return total
 
-    def _merit(self, row: DeploymentRecord) -> float:
-        """Smaller is better: GPUs for a load, minus the cluster rate for a budget."""
-        return row.gpus_used if self.by_load else -row.cluster_tokens_per_s_per_gpu
+    def _merit(self, row: DeploymentRecord) -> tuple[bool, float, float]:
+        """Smaller is better: fewest GPUs for a load, largest cluster rate for a budget.
+
+        Deployments that meet the targets come first; the compatible order does not ask.
+        """
+        late = not row.meets_targets and not self.compat
+        rate = row.cluster_tokens_per_s_per_gpu
+        if self.by_load:
+            return late, row.gpus_used, 0.0 if self.compat else -rate
+        return late, -rate, 0.0
 
     def _of(self, serving_mode: str, model: str | None) -> list[ExperimentResult]:
         wanted = model if model is not None or not self.models else self.models[0]

@@ -83,6 +83,7 @@ def run_experiments(
         failures={name: str(error) for name, error in errors.items()},
         top_n=top_n,
         by_load=load is not None,
+        compat=mode == "compat",
     )
 
 

@@ -15,6 +15,18 @@ def rounded(values: Float[np.ndarray, "*pts"]) -> Float[np.ndarray, "*pts"]:
     return np.round(values, 3)
 
 
+def table_order(values: Float[np.ndarray, " pts"]) -> Int[np.ndarray, " pts"]:
+    """Indices of a compatible table sorted by `values`, largest first.
+
+    The order of equal values decides which of two equal deployments is recommended, so
+    it has to be the recorded one: a scalar introsort of the reversed column, read
+    backwards. NumPy vectorises its introsort for float64 but not for long double, on
+    which the plain algorithm still runs.
+    """
+    backwards = values[::-1].astype(np.longdouble).argsort(kind="quicksort")[::-1]
+    return values.size - 1 - backwards
+
+
 def ordered_within_groups(
     group: Int[np.ndarray, " pts"], score: Float[np.ndarray, " pts"]
 ) -> Int[np.ndarray, " pts"]:
@@ -40,19 +52,20 @@ def best_per_target(
     tpot_ms: Float[np.ndarray, " pts"],
     targets: Sequence[Target],
     count: int,
-) -> Bool[np.ndarray, " pts"]:
+) -> Int[np.ndarray, " kept"]:
     """Rows that are, for some target, among the `count` best scores of their group.
 
     A row meets a target when ttft and tpot are both at most the target (unrounded
-    values); `score` is the rounded request rate. Equal scores keep their order.
+    values); `score` is the rounded request rate. Equal scores keep their order. The
+    result is in order of first appearance: by group, then target, then score.
     """
     order = ordered_within_groups(group, score)
     sorted_group = group[order]
     ttft, tpot = ttft_ms[order], tpot_ms[order]
-    kept = np.zeros(order.size, bool)
-    for target in targets:
+    first_target = np.full(order.size, len(targets))
+    for place, target in enumerate(targets):
         meets = (tpot <= target.tpot_ms) & (ttft <= target.ttft_ms)
-        kept |= first_in_groups(sorted_group, meets, count)
-    chosen = np.zeros(order.size, bool)
-    chosen[order[kept]] = True
-    return chosen
+        kept = first_in_groups(sorted_group, meets, count)
+        first_target[kept & (first_target > place)] = place
+    appearance = np.lexsort((first_target, sorted_group))
+    return order[appearance[first_target[appearance] < len(targets)]]
