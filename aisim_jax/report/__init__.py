@@ -81,8 +81,6 @@ _HOMES = {
     "terminal_plot": "._terminal_plot",
 }
 
-__all__ = [*_HOMES]
-
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)

@@ -208,7 +208,9 @@ def pareto_plot(report: SweepReport, width: int) -> RenderableType | None:
 def _losses(report: SweepReport) -> Text:
     total = sum(report.counts.values())
     lost = sorted(report.counts.items(), key=lambda item: -item[1])
-    parts = [f"{total:,} points evaluated: {report.counts.get('meets', 0):,} meet every limit"]
+    parts = [
+        f"{total:,} points evaluated: {report.counts.get('meets', 0):,} meet every limit"
+    ]
     parts += [
         f"{count:,} {LOST[reason]}" for reason, count in lost if reason != "meets"
     ]
