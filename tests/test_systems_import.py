@@ -335,3 +335,22 @@ def test_bad_sources_are_refused_in_one_sentence(tree: Path, tmp_path: Path) -> 
     (folder / "gemm_perf.parquet").write_text("version https://git-lfs")
     with pytest.raises(InvalidInputError, match="not a readable parquet file"):
         import_tables(tree, "toy", "vllm", None, out)
+
+
+def test_eager_gemm_rows_carry_a_caution_and_borrowed_ones_do_not(tree: Path) -> None:
+    rows = gemm_rows((1, 2, 3, 1.0), quant="fp8_block")
+    write_rows(tree, "gemm/vllm/0.23.0", "gemm_perf", rows)
+    write_rows(tree, "gemm/vllm/0.24.0", "gemm_perf", gemm_rows((1, 2, 3, 1.0)))
+    assert imported(tree).gemm_cautions("fp8_block") == ()
+    write_rows(tree, "gemm/vllm/0.24.0", "gemm_perf", rows)
+    (caution,) = imported(tree).gemm_cautions("fp8_block")
+    assert "without graph capture" in caution
+
+
+@pytest.mark.needs_core012
+def test_an_installed_data_package_can_be_imported(tmp_path: Path) -> None:
+    import_tables("aiconfigurator-core", "h200_sxm", "vllm", None, tmp_path)
+    tables = load_tables("h200_sxm", "vllm", None, [str(tmp_path)])
+    assert tables.meta["origin"] == "aiconfigurator-core 0.12.0"
+    assert tables.lane_order("context")[0] == "vllm_flash_attn_fa3"
+    assert tables.gemm_cautions("fp8_block")
