@@ -8,7 +8,8 @@ the boundary.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -49,7 +50,13 @@ class GridStack(NamedTuple):
 
 
 CELLS_PER_OCTAVE = 16
+CELL_EDGE = 1e-6  # logarithms differ in their last bits between libraries
 FLOOR = 1e-12
+
+
+def cell_index(xp: ModuleType, log2_value: Any) -> Any:
+    """Cell of a log2 coordinate; a cell's leaves allow for twice the edge tolerance."""
+    return xp.floor(log2_value * CELLS_PER_OCTAVE + CELL_EDGE)
 
 
 def grid_sol_ms(context: bool, coef, outer, inner) -> Float[Array, ""]:
@@ -163,8 +170,8 @@ def held_ms(
     """
     log_outer, log_inner = jnp.log2(outer), jnp.log2(inner)
     _, n_outer, n_inner = grid.cells.shape
-    at_outer = jnp.floor(log_outer * CELLS_PER_OCTAVE).astype(jnp.int32)
-    at_inner = jnp.floor(log_inner * CELLS_PER_OCTAVE).astype(jnp.int32)
+    at_outer = cell_index(jnp, log_outer).astype(jnp.int32)
+    at_inner = cell_index(jnp, log_inner).astype(jnp.int32)
     covered = (at_outer < n_outer) & (at_inner < n_inner)
     row = grid.cells[
         grid.group[lane],

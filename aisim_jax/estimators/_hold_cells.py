@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..kernels._grid import CELLS_PER_OCTAVE
+from ..kernels._grid import CELL_EDGE, CELLS_PER_OCTAVE, cell_index
 from ._attention import AttentionTable
 
 
@@ -48,8 +48,8 @@ class HoldCells:
         """Tabulate the cells of these coordinates; whether any cell was new."""
         if self._util.size < NEAREST:
             return False
-        at_outer = np.floor(np.log2(outer) * CELLS_PER_OCTAVE).astype(np.int64)
-        at_inner = np.floor(np.log2(inner) * CELLS_PER_OCTAVE).astype(np.int64)
+        at_outer = cell_index(np, np.log2(outer)).astype(np.int64)
+        at_inner = cell_index(np, np.log2(inner)).astype(np.int64)
         inside = (at_outer < self.shape[0]) & (at_inner < self.shape[1])
         flat = np.unique(at_outer[inside] * self.shape[1] + at_inner[inside])
         flat = flat[self.row.reshape(-1)[flat] < 0]
@@ -80,8 +80,8 @@ def _reachable(points: np.ndarray, outer: int, inner: int, side: float) -> np.nd
     """Leaves whose least distance to the cell is within the fifth greatest one."""
     least, most = points[:, 0].copy(), points[:, 0].copy()
     for axis, cell in ((1, outer), (2, inner)):
-        from_low = points[:, axis] - cell * side
-        from_high = points[:, axis] - (cell + 1) * side
+        from_low = points[:, axis] - (cell * side - 2 * CELL_EDGE)
+        from_high = points[:, axis] - ((cell + 1) * side + 2 * CELL_EDGE)
         gap = np.maximum(np.maximum(from_high, -from_low), 0.0)
         far = np.maximum(np.abs(from_low), np.abs(from_high))
         least += gap * gap
@@ -99,7 +99,7 @@ def stack_cells(
     width = max([leaf.shape[0] for m in members for leaf in m.near], default=1)
     groups = _power_of_two(len(members))
     cells = np.full((groups, *shape), -1, np.int32)
-    near = np.zeros((max(_power_of_two(rows), 64), -(-width // 8) * 8, 4))
+    near = np.zeros((_row_bucket(rows), -(-width // 16) * 16, 4))
     near[:, :, 0], near[:, :, 3] = np.inf, 1.0
     start = 0
     for g, member in enumerate(members):
@@ -112,3 +112,11 @@ def stack_cells(
 
 def _power_of_two(count: int) -> int:
     return 1 << max(count - 1, 0).bit_length()
+
+
+def _row_bucket(rows: int) -> int:
+    """256, 1024, 4096, ...: few sizes, so that growing a table seldom recompiles."""
+    size = 256
+    while size < rows:
+        size *= 4
+    return size
