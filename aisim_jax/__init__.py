@@ -12,13 +12,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._errors import AisimError as AisimError
     from ._precision import precision as precision
+    from .config import ForwardPassConfig as ForwardPassConfig
+    from .config import normalize_config as normalize_config
+    from .estimators import best_available as best_available
+    from .memory import estimate_kv_cache as estimate_kv_cache
+    from .memory import estimate_num_gpu_blocks as estimate_num_gpu_blocks
+    from .recommend import estimate as estimate
+    from .recommend import sweep as sweep
 
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AisimError": "._errors",
+    "ForwardPassConfig": ".config",
+    "best_available": ".estimators",
+    "estimate": ".recommend",
+    "estimate_kv_cache": ".memory",
+    "estimate_num_gpu_blocks": ".memory",
+    "normalize_config": ".config",
     "precision": "._precision",
+    "sweep": ".recommend",
 }
 
 __all__ = [*_HOMES]

@@ -11,10 +11,15 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
 
 from ._bounds import context_sol_ms, generation_sol_ms
+
+
+Array = jax.Array | ndarray  # prepared on the host, traced in kernels
 
 
 class GridStack(NamedTuple):

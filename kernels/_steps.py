@@ -12,11 +12,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
 
 from ._bounds import context_sol_ms, generation_sol_ms
 from ._grid import GridStack, grid_lookup, held_ms
 from ._work import MixedWork, context_spans, decode_lengths
+
+
+Array = jax.Array | ndarray  # prepared on the host, traced in kernels
 
 
 class StepStack(NamedTuple):

@@ -3,6 +3,6 @@
 from ._batch import OpLevelBatch as OpLevelBatch
 from ._batch import OpLevelSurface as OpLevelSurface
 from ._batch import compile_batch as compile_batch
+from ._best_available import best_available as best_available
 from ._breakdown import OperationPrice as OperationPrice
-from ._breakdown import Query as Query
-from ._breakdown import price_entries as price_entries
+from ._op_level import OpLevelModel as OpLevelModel

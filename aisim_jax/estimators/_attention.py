@@ -8,7 +8,7 @@ kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from .._errors import MissingPerfDataError
 from ..kernels._bounds import context_sol_ms, generation_sol_ms
+from ..kernels._work import context_spans, decode_lengths
 from ..models._operations import (
     ContextAttention,
     ContextMla,
@@ -27,8 +28,8 @@ from ..systems import PerfTables
 from ..systems._spec import SystemSpec
 from ..systems._tables import AttentionKey, AttentionTables, MlaKey, RaggedGrid
 from ._hold import Leaves, grid_leaves, held_utilisation
+from ._plain import PLAIN
 from ._ragged import Slab, cut_slab
-from ._token_curves import worst_origin
 from ._speed_of_light import (
     MS,
     ContextBound,
@@ -38,13 +39,13 @@ from ._speed_of_light import (
     memory_op_ms,
     quant_mode,
 )
+from ._token_curves import worst_origin
 
 
 AttentionOperation = (
     ContextAttention | GenerationAttention | ContextMla | GenerationMla | MlaModule
 )
 EXTRA_FACTOR = 1.1
-KERNEL_SPREAD = (0.9, 1.1)  # decode looks at five lengths between these multiples
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +90,7 @@ class AttentionTable:
         if len(self.cuts) == 1 and found:
             return found[0][1]
         if len(found) == 2:
-            low, high = self.cuts
+            low, high = found[0][0], found[1][0]
             share = (self.heads - low.heads) / (high.heads - low.heads)
             (a, _), (b, _) = found[0][1], found[1][1]
             return a + share * (b - a), "interpolated"
@@ -107,11 +108,11 @@ class AttentionTable:
         """Prefill of `batch` requests, `new` tokens each after `prefix` cached ones."""
         cp = getattr(self.op, "cp", 1)
         if cp > 1:
-            chunk = max(1.0, float(-(-int(new) // (2 * cp))))
-            first, how = self._prefix_ms(batch, chunk, prefix)
-            last, how_last = self._prefix_ms(batch, chunk, prefix + new - chunk)
-            worst = worst_origin(how, how_last)
-            return first + last + self.extra_ms, worst
+            spans = context_spans(PLAIN, new, prefix, cp)
+            (first, how), (last, how_last) = (
+                self._prefix_ms(batch, *span) for span in spans
+            )
+            return first + last + self.extra_ms, worst_origin(how, how_last)
         value, how = self._prefix_ms(batch, new, prefix)
         return value + self.extra_ms, how
 
@@ -131,11 +132,9 @@ class AttentionTable:
         if not self.averaged:
             value, how = self.grid_ms(batch, kv_len)
             return value + self.extra_ms, how
-        first = max(1, int(KERNEL_SPREAD[0] * kv_len))
-        last = max(first, int(KERNEL_SPREAD[1] * kv_len))
         total, worst = 0.0, "measured"
-        for i in range(5):
-            value, how = self.grid_ms(batch, first + (last - first) * i // 4)
+        for length in decode_lengths(PLAIN, kv_len):
+            value, how = self.grid_ms(batch, length)
             total += value
             worst = worst_origin(worst, how)
         return total / 5 + self.extra_ms, worst
@@ -225,9 +224,14 @@ def is_context_attention(op: AttentionOperation) -> bool:
     return isinstance(op, ContextAttention | ContextMla)
 
 
+def bound_maker(is_context: bool) -> Callable[..., ContextBound | GenerationBound]:
+    """The function (system, operation, heads) -> speed-of-light coefficients."""
+    return context_bound if is_context else generation_bound
+
+
 def _analytic(tables: PerfTables, op: AttentionOperation) -> AttentionTable:
     is_context = is_context_attention(op)
-    make = context_bound if is_context else generation_bound
+    make = bound_maker(is_context)
     return AttentionTable(
         op=op,
         is_context=is_context,
@@ -247,7 +251,7 @@ def _cut(
 ) -> AttentionTable:
     spec = tables.spec
     is_context = is_context_attention(op)
-    make = context_bound if is_context else generation_bound
+    make = bound_maker(is_context)
     heads_axis, outer, inner = (np.asarray(axis, np.float64) for axis in grid.axes)
     bounds = [make(spec, op, int(h)) for h in heads_axis]
     sol = np.stack(
@@ -277,9 +281,7 @@ def _cut(
         heads=op.heads,
         bound=make(spec, op, op.heads),
         cuts=tuple(
-            HeadCut(
-                int(heads_axis[i]), cut_slab(outer, inner, latency[i]), bounds[i]
-            )
+            HeadCut(int(heads_axis[i]), cut_slab(outer, inner, latency[i]), bounds[i])
             for i in chosen
         ),
         leaves=grid_leaves(grid, latency, sol),
@@ -362,7 +364,9 @@ def _mla_grid(
 
 
 def _module_grid(tables: PerfTables, op: MlaModule) -> RaggedGrid:
-    pool = tables.context_mla_module() if op.is_context else tables.generation_mla_module()
+    pool = (
+        tables.context_mla_module() if op.is_context else tables.generation_mla_module()
+    )
     fmha = op.fmha_quant if op.is_context else ""
     same = {
         k.native_heads: grid

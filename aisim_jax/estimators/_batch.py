@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -27,7 +28,7 @@ from ..kernels._work import (
     planned_work,
     scheduled_work,
 )
-from ..models import ModelSpec, Precision, build_operations
+from ..models import Backend, ModelSpec, Precision, build_operations
 from ..models._layout import Layout
 from ..systems import PerfTables
 from ._compile import CompiledLane, compile_lanes
@@ -100,15 +101,15 @@ class OpLevelBatch:
         self.lanes = tuple(lanes)
         self.nextn = nextn
         self.errors = tuple(lane.error for lane in lanes)
-        self._phases = (
+        self.phases = (
             phase_attention(self.lanes, True),
             phase_attention(self.lanes, False),
         )
-        self._widths = START_WIDTHS
+        self.widths = START_WIDTHS
         self._restack()
 
     def _restack(self) -> None:
-        self.host = stack_lanes(self.pricer, self.lanes, self._phases, self._widths)
+        self.host = stack_lanes(self.pricer, self.lanes, self.phases, self.widths)
         self._options = Options(
             hold=False,
             two_cuts=bool((self.host.context.cuts == 2).any())
@@ -117,6 +118,9 @@ class OpLevelBatch:
             averaging=bool(self.host.averaged.any()),
             analytic=self.pricer.analytic,
         )
+        self._hold_rows = [
+            sum(len(m.near) for m in phase.members) for phase in self.phases
+        ]
         with precision():
             self._stack = jax.tree.map(jnp.asarray, self.host)
 
@@ -128,16 +132,18 @@ class OpLevelBatch:
         """
         return OpLevelSurface(self._stack, self._options._replace(hold=hold))
 
-    def _ensure(self, context: float, generation: float, logits: float) -> None:
+    def ensure(self, context: float, generation: float, logits: float) -> None:
         """Grow the token tables to the next power of two that holds these counts."""
         wanted = TableWidths(
             *(
                 max(have, 1 << int(need).bit_length())
-                for have, need in zip(self._widths, (context, generation, logits))
+                for have, need in zip(
+                    self.widths, (context, generation, logits), strict=True
+                )
             )
         )
-        if wanted != self._widths:
-            self._widths = wanted
+        if wanted != self.widths:
+            self.widths = wanted
             self._restack()
 
     def mixed_ms(
@@ -156,7 +162,7 @@ class OpLevelBatch:
         return self._decode(lane, requests * (self.nextn + 1), kv_len)
 
     def _decode(self, lane, rows, kv_len) -> np.ndarray:
-        self._ensure(1, rows.max(initial=1), 1)
+        self.ensure(1, rows.max(initial=1), 1)
 
         def beyond(which):
             self._fill_generation(lane[which], rows[which], kv_len[which])
@@ -167,7 +173,7 @@ class OpLevelBatch:
         """Prefill of `batch` requests of isl tokens, `prefix` (< isl) cached; ms."""
         lane, batch, isl, prefix = _broadcast(lane, batch, isl, prefix)
         new = isl - prefix
-        self._ensure((batch * new).max(initial=1), 1, batch.max(initial=1))
+        self.ensure((batch * new).max(initial=1), 1, batch.max(initial=1))
 
         def beyond(which):
             self._fill_context(lane[which], batch[which], new[which], prefix[which])
@@ -175,11 +181,11 @@ class OpLevelBatch:
         return self._evaluate(_steps.prefill_ms, lane, [batch, isl, prefix], beyond)
 
     def _mixed(self, lane, work: MixedWork) -> np.ndarray:
-        self._ensure(work.tokens.max(initial=1), work.rows.max(initial=1), 2)
+        self.ensure(work.tokens.max(initial=1), work.rows.max(initial=1), 2)
 
         def beyond(which):
             at, w = lane[which], MixedWork(*(field[which] for field in work))
-            apart = self._phases[0].apart[at]
+            apart = self.phases[0].apart[at]
             self._fill_context(
                 at,
                 np.where(apart, np.maximum(w.batch, 1.0), 1.0),
@@ -234,15 +240,16 @@ class OpLevelBatch:
 
     def _fill(self, phase: int, lane, outer, inner) -> None:
         """Tabulate the hold cells of these grid coordinates."""
-        attention = self._phases[phase]
+        attention = self.phases[phase]
         group = attention.group[lane]
-        grown = False
         for g, member in enumerate(attention.members):
             here = group == g
             if here.any():
-                grown |= member.fill(outer[here], inner[here])
-        if not grown:
+                member.fill(outer[here], inner[here])
+        rows = sum(len(member.near) for member in attention.members)
+        if rows == self._hold_rows[phase]:
             return
+        self._hold_rows[phase] = rows
         cells, near = stack_cells(attention.members, attention.is_context)
         name = "generation" if phase else "context"
         with precision():
@@ -306,22 +313,26 @@ def compile_batch(
     *,
     nextn: int = 0,
     analytic: bool = False,
+    attention_backend: str | None = None,
 ) -> OpLevelBatch:
     """Compile every layout of a model into one stack.
 
     Layouts that cannot be built or priced stay in place with their reason in `errors`.
     `analytic` prices operations at their speed of light (database mode SOL).
+    `attention_backend` pins a kernel family; None is the engine's own choice.
     """
     pricer = TokenPricer(tables, analytic=analytic)
-    context_lanes = tables.lane_order("context", None, spec.architecture)
-    generation_lanes = tables.lane_order("generation", None, spec.architecture)
+    context_lanes = tables.lane_order("context", attention_backend, spec.architecture)
+    generation_lanes = tables.lane_order(
+        "generation", attention_backend, spec.architecture
+    )
 
     def builder(layout: Layout):
         return lambda: build_operations(
             spec,
             quant,
             layout,
-            tables.backend,
+            cast(Backend, tables.backend),
             nextn=nextn,
             context_lanes=context_lanes,
             generation_lanes=generation_lanes,

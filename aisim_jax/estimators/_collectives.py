@@ -34,9 +34,7 @@ class Call:
     dtype: str = "half"
 
 
-def calls_of(
-    op: AllReduce | Nccl | MoeDispatch, sm_version: int
-) -> tuple[Call, ...]:
+def calls_of(op: AllReduce | Nccl | MoeDispatch, sm_version: int) -> tuple[Call, ...]:
     """The collectives that `op` makes, in order; empty where it is free."""
     match op:
         case AllReduce():
@@ -105,7 +103,9 @@ def measured_curve(tables: PerfTables, call: Call) -> tuple[Axis, int]:
     else:
         kind = "all_reduce" if call.kind == CUSTOM else call.kind
         table = tables.nccl(kind, call.dtype)
-    measured = None if table is None else _rank_count(table, call.gpus, per_node, custom)
+    measured = (
+        None if table is None else _rank_count(table, call.gpus, per_node, custom)
+    )
     if table is None or measured is None:
         have = "none" if table is None else ", ".join(map(str, table.gpus))
         raise MissingPerfDataError(
@@ -116,9 +116,7 @@ def measured_curve(tables: PerfTables, call: Call) -> tuple[Axis, int]:
     return axis_of(table.size, row), measured
 
 
-def _rank_count(
-    table: CommTable, gpus: int, per_node: int, custom: bool
-) -> int | None:
+def _rank_count(table: CommTable, gpus: int, per_node: int, custom: bool) -> int | None:
     if gpus in table.gpus:
         return gpus
     if custom and gpus <= per_node:

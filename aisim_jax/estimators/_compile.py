@@ -99,7 +99,9 @@ def token_sum(
     return total
 
 
-def term_sum(cache: CurveCache, term: Term, select) -> Float[np.ndarray, " pts"] | float:
+def term_sum(
+    cache: CurveCache, term: Term, select
+) -> Float[np.ndarray, " pts"] | float:
     """One term's share of `token_sum`."""
     if isinstance(term, AttentionTerm):
         return 0.0

@@ -39,7 +39,8 @@ class GemmSites:
         self._m_low = np.where(measured, self._m[None, :], np.inf).min(axis=1)
         self._m_high = np.where(measured, self._m[None, :], -np.inf).max(axis=1)
         self._index = {
-            (int(n), int(k)): i for i, (n, k) in enumerate(zip(table.n, table.k))
+            (int(n), int(k)): i
+            for i, (n, k) in enumerate(zip(table.n, table.k, strict=True))
         }
 
     def latency_ms(self, n: int, k: int, m: np.ndarray) -> np.ndarray:
@@ -65,10 +66,7 @@ class GemmSites:
         valid = self._measured[site]
         keys, values = self._m[valid], self._latency[site, valid]
         inside = np.interp(m, keys, values)
-        if keys.size < 2:
-            outside = m != keys[0]
-        else:
-            outside = (m < keys[0]) | (m > keys[-1])
+        outside = m != keys[0] if keys.size < 2 else (m < keys[0]) | (m > keys[-1])
         if not outside.any():
             return inside
         util = self._sol[site, valid] / values

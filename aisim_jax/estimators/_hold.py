@@ -33,7 +33,7 @@ def grid_leaves(grid: RaggedGrid, latency_ms: np.ndarray, sol_ms: np.ndarray) ->
     logs = np.stack(
         [
             np.log2(np.maximum(np.asarray(axis, np.float64)[index], FLOOR))
-            for axis, index in zip(grid.axes, where)
+            for axis, index in zip(grid.axes, where, strict=True)
         ],
         axis=1,
     )

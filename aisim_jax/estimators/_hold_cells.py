@@ -41,13 +41,31 @@ class HoldCells:
         )
         self._key = self._geometry.tobytes()
         self._util = leaves.util
+        self._lists: dict[tuple[int, int], list[list[float]]] = {}
+
+    def leaves_at(self, outer: float, inner: float) -> list[list[float]] | None:
+        """Candidate leaves of one query; None where cells are not tabulated."""
+        at = (
+            int(cell_index(np, np.log2(outer))),
+            int(cell_index(np, np.log2(inner))),
+        )
+        if at[0] >= self.shape[0] or at[1] >= self.shape[1]:
+            return None
+        if self._util.size < NEAREST:
+            return None
+        found = self._lists.get(at)
+        if found is None:
+            if self.row[at] < 0:
+                self.fill(np.array([outer]), np.array([inner]))
+            found = self._lists[at] = self.near[self.row[at]].tolist()
+        return found
 
     def fill(
         self, outer: Float[np.ndarray, " n"], inner: Float[np.ndarray, " n"]
-    ) -> bool:
-        """Tabulate the cells of these coordinates; whether any cell was new."""
+    ) -> None:
+        """Tabulate the cells of these coordinates."""
         if self._util.size < NEAREST:
-            return False
+            return
         at_outer = cell_index(np, np.log2(outer)).astype(np.int64)
         at_inner = cell_index(np, np.log2(inner)).astype(np.int64)
         inside = (at_outer < self.shape[0]) & (at_inner < self.shape[1])
@@ -59,7 +77,6 @@ class HoldCells:
             self.near.append(
                 np.column_stack([self._geometry[found], self._util[found]])
             )
-        return flat.size > 0
 
 
 @lru_cache(maxsize=1 << 17)

@@ -100,7 +100,7 @@ def _terms(pricer: TokenPricer, op: Operation) -> tuple[Term, ...]:
 def _side(parts: tuple[Operation, ...]) -> tuple[TokenTerm, ...]:
     side = []
     for op in parts:
-        if isinstance(op, Fallback | Overlap) or isinstance(op, AttentionKinds):
+        if isinstance(op, (Fallback, Overlap, *AttentionKinds)):
             raise TypeError(f"{op.name}: only token operations can overlap")
         side.append(TokenTerm(op, False))
     return tuple(side)

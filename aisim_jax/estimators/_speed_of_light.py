@@ -16,7 +16,6 @@ from .._errors import InvalidInputError, MissingSystemFlopsError
 from ..models._operations import (
     ContextAttention,
     ContextMla,
-    Gemm,
     GenerationAttention,
     GenerationMla,
     MlaBmm,
@@ -72,9 +71,7 @@ def gemm_bound(spec: SystemSpec, quant: str, m, n, k) -> Bound:
     flops = tensor_flops(spec, mode.flops)
     m = np.asarray(m, np.float64)
     moved = mode.bytes * (m * n + m * k + np.multiply(n, k, dtype=np.float64))
-    return Bound(
-        2.0 * m * n * k / flops * MS, moved / spec.mem_bw_bytes_per_s * MS
-    )
+    return Bound(2.0 * m * n * k / flops * MS, moved / spec.mem_bw_bytes_per_s * MS)
 
 
 def moe_bound(spec: SystemSpec, op: Moe, tokens) -> Bound:

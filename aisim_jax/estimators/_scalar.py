@@ -1,0 +1,223 @@
+"""One question at a time: the same prepared arrays, plain Python, no dispatch.
+
+`ScalarSteps` answers the step queries of one lane in microseconds. It reads the token
+tables and slabs that the batched kernels read, with the same rules.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from math import log2, nan, sqrt
+
+from ..kernels._bounds import context_sol_ms, generation_sol_ms
+from ..kernels._grid import FLOOR
+from ..kernels._steps import StepStack
+from ..kernels._work import MixedWork, context_spans, decode_lengths
+from ._attention import AttentionTable, HeadCut
+from ._hold import held_utilisation
+from ._hold_cells import HoldCells
+from ._plain import PLAIN
+from ._stack import PhaseAttention
+
+
+class ScalarGrid:
+    """Look-ups of one attention slice; None where the hold rule must answer."""
+
+    def __init__(self, table: AttentionTable, cells: HoldCells) -> None:
+        self._table = table
+        self._context = table.is_context
+        self._bound = tuple(float(c) for c in table.bound)
+        self._cuts = [_Cut(cut) for cut in table.cuts]
+        self._cells = cells
+
+    def sol_ms(self, coef, outer: float, inner: float) -> float:
+        """Speed of light at grid coordinates, ms ."""
+        if self._context:
+            return context_sol_ms(PLAIN, coef, inner, outer, 0.0)
+        return generation_sol_ms(PLAIN, coef, outer, inner)
+
+    def ms(self, outer: float, inner: float) -> float:
+        """Grid value, survivors and hold included, ms."""
+        values = [self._cut_ms(cut, outer, inner) for cut in self._cuts]
+        if len(values) == 1 and values[0] is not None:
+            return values[0]
+        found = [
+            (c, v) for c, v in zip(self._cuts, values, strict=True) if v is not None
+        ]
+        if len(found) == 2:
+            (low, a), (high, b) = found
+            share = (self._table.heads - low.heads) / (high.heads - low.heads)
+            return a + share * (b - a)
+        if found:
+            cut, value = found[0]
+            return value * self._ratio(
+                self.sol_ms(self._bound, outer, inner),
+                self.sol_ms(cut.bound, outer, inner),
+            )
+        return self.sol_ms(self._bound, outer, inner) / self._held(outer, inner)
+
+    def _ratio(self, query: float, moved: float) -> float:
+        return query / moved if query > 0 and moved > 0 else 1.0
+
+    def _cut_ms(self, cut: _Cut, outer: float, inner: float) -> float | None:
+        keys = cut.outer
+        at = bisect_left(keys, outer)
+        if at < len(keys) and keys[at] == outer:
+            return cut.row_ms(at, inner)
+        if at == 0 or at == len(keys):
+            return None
+        low, high = cut.row_ms(at - 1, inner), cut.row_ms(at, inner)
+        if low is not None and high is not None:
+            share = (outer - keys[at - 1]) / (keys[at] - keys[at - 1])
+            if self._context:
+                root = sqrt(low)
+                root += share * (sqrt(high) - root)
+                return root * root
+            return low + share * (high - low)
+        if low is None and high is None:
+            return None
+        key, value = (keys[at - 1], low) if low is not None else (keys[at], high)
+        assert value is not None
+        return value * self._ratio(
+            self.sol_ms(self._bound, outer, inner),
+            self.sol_ms(self._bound, key, inner),
+        )
+
+    def _held(self, outer: float, inner: float) -> float:
+        leaves = self._cells.leaves_at(outer, inner)
+        if leaves is None:
+            return held_utilisation(
+                self._table.leaves, (self._table.heads, outer, inner)
+            )
+        log_outer, log_inner = log2(outer), log2(inner)
+        distance = [
+            sqrt(square + (lo - log_outer) ** 2 + (li - log_inner) ** 2)
+            for square, lo, li, _ in leaves
+        ]
+        reach = sorted(distance)[4]
+        total = blend = 0.0
+        for d, leaf in zip(distance, leaves, strict=True):
+            if d < reach:
+                weight = ((reach - d) / (reach * d + FLOOR)) ** 2
+                total += weight
+                blend += weight * leaf[3]
+        if total > 0:
+            return blend / total
+        tied = [
+            leaf[3] for d, leaf in zip(distance, leaves, strict=True) if d <= reach
+        ][:4]
+        return sum(tied) / len(tied)
+
+
+class _Cut:
+    """One head count of a slice as plain lists."""
+
+    def __init__(self, cut: HeadCut) -> None:
+        slab = cut.slab
+        self.heads = cut.heads
+        self.bound = tuple(float(c) for c in cut.bound)
+        self.outer: list[float] = slab.outer.tolist()
+        self._rows = [
+            (
+                slab.inner[inside].tolist(),
+                slab.value_ms[r, inside].tolist(),
+            )
+            for r, inside in enumerate(
+                (slab.inner >= low) & (slab.inner <= high)
+                for low, high in zip(slab.low, slab.high, strict=True)
+            )
+        ]
+
+    def row_ms(self, row: int, inner: float) -> float | None:
+        keys, values = self._rows[row]
+        if not keys[0] <= inner <= keys[-1]:
+            return None
+        at = bisect_left(keys, inner)
+        if keys[at] == inner:
+            return values[at]
+        low = values[at - 1]
+        share = (inner - keys[at - 1]) / (keys[at] - keys[at - 1])
+        return low + share * (values[at] - low)
+
+
+class ScalarSteps:
+    """Step prices of one lane, ms; NaN where no table answers."""
+
+    def __init__(
+        self,
+        stack: StepStack,
+        phases: tuple[PhaseAttention, PhaseAttention],
+        lane: int,
+        *,
+        analytic: bool,
+    ) -> None:
+        self._context_tokens = stack.context_tokens_ms[lane]
+        self._generation_tokens = stack.generation_tokens_ms[lane]
+        self._logits = stack.logits_ms[lane]
+        self._context_apart = bool(stack.context_apart[lane])
+        self._generation_apart = bool(stack.generation_apart[lane])
+        self._cp = int(stack.cp[lane])
+        self._tables = [phase.tables[lane] for phase in phases]
+        self._scale = [float(phase.scale[lane]) for phase in phases]
+        self._analytic = analytic
+        self._grids = [
+            None
+            if table is None
+            else ScalarGrid(table, phase.members[phase.group[lane]])
+            for table, phase in zip(self._tables, phases, strict=True)
+        ]
+
+    def context_attention_ms(self, batch: float, new: float, cached: float) -> float:
+        """All layers of prefill attention, ms."""
+        table, grid = self._tables[0], self._grids[0]
+        if table is None or grid is None:
+            return nan
+        if self._analytic:
+            return self._scale[0] * table.context_ms(batch, new, cached)[0]
+        spans = context_spans(PLAIN, new, cached, self._cp)
+        total = table.extra_ms
+        for span, held in spans if self._cp > 1 else spans[:1]:
+            full = span + held
+            total += grid.ms(full, batch) * ((full * full - held * held) / full**2)
+        return self._scale[0] * total
+
+    def generation_attention_ms(self, rows: float, kv_len: float) -> float:
+        """All layers of decode attention, ms."""
+        table, grid = self._tables[1], self._grids[1]
+        if table is None or grid is None:
+            return nan
+        if self._analytic:
+            return self._scale[1] * table.generation_ms(rows, kv_len)[0]
+        if not table.averaged:
+            return self._scale[1] * (grid.ms(rows, kv_len) + table.extra_ms)
+        lengths = decode_lengths(PLAIN, kv_len)
+        mean = sum(grid.ms(rows, length) for length in lengths) / len(lengths)
+        return self._scale[1] * (mean + table.extra_ms)
+
+    def prefill_ms(self, batch: int, isl: int, prefix: int) -> float:
+        """Prefill of `batch` requests of isl tokens, `prefix` (< isl) cached; ms."""
+        new = isl - prefix
+        if new <= 0:
+            return nan
+        tokens = self._context_tokens[batch * new] + self._logits[batch]
+        return float(tokens) + self.context_attention_ms(batch, new, prefix)
+
+    def decode_ms(self, rows: int, kv_len: int) -> float:
+        """One decode step of `rows` rows at KV length kv_len; ms."""
+        tokens = float(self._generation_tokens[rows])
+        return tokens + self.generation_attention_ms(rows, kv_len)
+
+    def mixed_parts_ms(self, work: MixedWork) -> tuple[float, float, float]:
+        """The three parts of a mixed step (see MixedWork), ms."""
+        tokens = float(self._context_tokens[int(work.tokens)]) + float(self._logits[1])
+        part2 = part3 = 0.0
+        if not self._context_apart:
+            tokens += self.context_attention_ms(1.0, work.tokens, work.prefix)
+        elif work.batch > 0:
+            part2 = (
+                self.context_attention_ms(work.batch, work.new, work.cached)
+                / work.passes
+            )
+        if self._generation_apart and work.rows > 0:
+            part3 = self.generation_attention_ms(work.rows, work.kv_len)
+        return tokens, part2, part3
