@@ -66,6 +66,43 @@ def test_context_that_does_not_fit_is_refused_with_need_and_remedy(capsys):
     assert "use tp_size>=4 or context_length<=" in text
 
 
+STEP = ["--prefill", "1x2048", "--decode", "16x4096"]
+
+
+def test_estimate_is_the_sum_of_its_operations_and_the_library_answer(capsys):
+    from aisim_jax import best_available
+
+    code, out, _ = aisim(capsys, "estimate", *QWEN, *H200, *STEP, "--format", "json")
+    record = json.loads(out)
+    model = best_available(
+        {
+            "model": QWEN[1],
+            "system": "h200_sxm",
+            "backend": "vllm",
+            "worker_type": "aggregated",
+        }
+    )
+    expected_ms = model.estimate_forward_pass_time_ms(
+        {
+            "num_prefill_requests": 1,
+            "sum_prefill_tokens": 2048,
+            "num_decode_requests": 16,
+            "sum_decode_kv_tokens": 16 * 4096,
+        }
+    )
+    assert code == 0
+    assert record["latency_ms"] == pytest.approx(expected_ms, rel=1e-9)
+    assert sum(one["share"] for one in record["operations"]) == pytest.approx(1.0)
+
+
+def test_estimate_table_shows_share_and_origin(capsys):
+    words = ["--model", "Qwen/Qwen3-30B-A3B", *H200, "--tp", "4", "--decode", "64x4096"]
+    code, out, _ = aisim(capsys, "estimate", *words)
+    assert code == 0
+    for word in ("generation_moe", "tp4 ep4", "Of the time", "Data: h200_sxm, vllm"):
+        assert word in out
+
+
 def broken_root(folder):
     from aisim_jax.systems import load_tables
 
@@ -91,6 +128,12 @@ def broken_root(folder):
         (["capacity", "--model", "./none/config.json", *H200], "none/config.json"),
         (["capacity", *QWEN, *H200, "--systems-path", "./nowhere"], "nowhere"),
         (["profiles", "show", "h999"], "h999"),
+        (["estimate", *QWEN, *H200], "nothing to price"),
+        (["estimate", *QWEN, *H200, "--decode", "16"], "REQUESTSxTOKENS"),
+        (["estimate", *QWEN, *H200, "--decode", "-1x4"], "REQUESTSxTOKENS"),
+        (["estimate", *QWEN, *H200, *STEP, "--tp", "3"], "tp=3"),
+        (["estimate", *QWEN, *H200, *STEP, "--gemm-quant", "fp7"], "fp7"),
+        (["estimate", "--model", "acme/none", *H200, *STEP], "acme/none"),
         (["profiles", "import", "./none.whl", *H200], "none.whl"),
     ],
 )
@@ -103,6 +146,14 @@ def test_bad_input_is_one_sentence_and_exit_2(capsys, words, claim):
 def test_corrupt_archive_is_one_sentence_and_exit_2(capsys, tmp_path):
     root = broken_root(tmp_path)
     code, out, message = aisim(capsys, "profiles", "list", "--systems-path", root)
+    assert code == 2 and not out
+    assert "0.24.0.npz" in message and len(message.strip().splitlines()) == 1
+
+
+def test_corrupt_archive_does_not_price(capsys, tmp_path):
+    root = broken_root(tmp_path)
+    words = [*QWEN, *H200, *STEP, "--systems-path", root]
+    code, out, message = aisim(capsys, "estimate", *words)
     assert code == 2 and not out
     assert "0.24.0.npz" in message and len(message.strip().splitlines()) == 1
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ._deployment import sweep_report as sweep_report
     from ._estimate_text import EstimateReport as EstimateReport
     from ._estimate_text import OperationRow as OperationRow
+    from ._estimate_text import estimate_json as estimate_json
     from ._estimate_text import estimate_text as estimate_text
     from ._launch import LaunchCommand as LaunchCommand
     from ._launch import launch_commands as launch_commands
@@ -60,6 +61,7 @@ _HOMES = {
     "sweep_report": "._deployment",
     "EstimateReport": "._estimate_text",
     "OperationRow": "._estimate_text",
+    "estimate_json": "._estimate_text",
     "estimate_text": "._estimate_text",
     "LaunchCommand": "._launch",
     "launch_commands": "._launch",
