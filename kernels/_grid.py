@@ -64,6 +64,25 @@ def cell_index(xp: ModuleType, log2_value: Any) -> Any:
     return xp.floor(log2_value * CELLS_PER_OCTAVE + CELL_EDGE)
 
 
+def segment_lines(xp: ModuleType, value: Any, inner: Any, low: Any, high: Any) -> Any:
+    """(intercept, slope) of each row segment from values at the inner keys.
+
+    value[..., inner] holds the row's own line at every key in [low, high]; elsewhere both
+    are 0. The last key of a row gets slope 0, so that the key itself answers exactly.
+    """
+    covered = (inner >= low[..., None]) & (inner <= high[..., None])
+    last = xp.zeros_like(covered[..., :1])
+    both = covered & xp.concatenate([covered[..., 1:], last], axis=-1)
+    key = xp.where(xp.isfinite(inner), inner, 0.0)
+    step = xp.concatenate([key[1:] - key[:-1], xp.ones_like(key[:1])])
+    rise = xp.concatenate(
+        [value[..., 1:] - value[..., :-1], xp.zeros_like(value[..., :1])], axis=-1
+    )
+    slope = xp.where(both, rise / xp.where(step > 0, step, 1.0), 0.0)
+    intercept = xp.where(covered, value - slope * key, 0.0)
+    return xp.stack([intercept, slope], axis=-1)
+
+
 def grid_sol_ms(context: bool, coef, outer, inner) -> Float[Array, ""]:
     """Speed of light at grid coordinates (no cached prefix), ms."""
     if context:

@@ -5,4 +5,7 @@ from ._batch import OpLevelSurface as OpLevelSurface
 from ._batch import compile_batch as compile_batch
 from ._best_available import best_available as best_available
 from ._breakdown import OperationPrice as OperationPrice
+from ._components import HardwareSurface as HardwareSurface
+from ._components import hardware_rates as hardware_rates
+from ._components import hardware_surface as hardware_surface
 from ._op_level import OpLevelModel as OpLevelModel

@@ -14,6 +14,7 @@ from ..models import Layout, ModelSpec, Precision
 from ..systems import PerfTables
 from ._batch import OpLevelBatch, OpLevelSurface, compile_batch
 from ._breakdown import OperationPrice, Query, price_entries
+from ._components import HardwareSurface, hardware_surface
 from ._iteration import Scheduled, parse_iteration, scheduled_arrays
 from ._plain import PLAIN
 from ._scalar import ScalarSteps
@@ -271,6 +272,12 @@ class OpLevelModel:
     def surface(self, *, hold: bool = True) -> OpLevelSurface:
         """The compiled arrays as a pytree module (lane 0)."""
         return self.batch.surface(hold=hold)
+
+    def hardware_surface(
+        self, *, tokens: int = 8192, rows: int = 1024, requests: int = 256
+    ) -> HardwareSurface:
+        """This worker as a differentiable function of hardware rates (lane 0)."""
+        return hardware_surface(self.batch, tokens=tokens, rows=rows, requests=requests)
 
     def tune_with_fpms(self, iterations: Any) -> None:
         """Refused: this estimator has no correction yet."""

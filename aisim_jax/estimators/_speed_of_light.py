@@ -171,8 +171,7 @@ def generation_bound(
     """Coefficients of `op` at `heads` query heads."""
     rate = spec.mem_bw_bytes_per_s
     kv_bytes = kv_width(op.kv_quant)
-    fast = op.kv_quant == "fp8" and spec.sm_version >= 89
-    flops = tensor_flops(spec, "fp8" if fast else "bfloat16")
+    flops = tensor_flops(spec, generation_flops_kind(spec, op.kv_quant))
     if isinstance(op, GenerationAttention):
         dim = op.head_dim
         return GenerationBound(
@@ -200,6 +199,11 @@ def generation_bound(
         per_read=float(MLA_KV_WIDTH) * kv_bytes / rate * MS,
         fixed=fixed,
     )
+
+
+def generation_flops_kind(spec: SystemSpec, kv_quant: str) -> str:
+    """Decode attention multiplies in fp8 when the cache is and the hardware can."""
+    return "fp8" if kv_quant == "fp8" and spec.sm_version >= 89 else "bfloat16"
 
 
 def kv_heads_at(op: ContextAttention | GenerationAttention, heads: int) -> int:

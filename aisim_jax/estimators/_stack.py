@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._errors import AisimError
-from ..kernels._grid import GridStack
+from ..kernels._grid import GridStack, segment_lines
 from ..kernels._steps import StepStack
 from ._attention import AttentionTable
 from ._compile import CompiledLane, CurveCache, attention_of, token_sum
@@ -114,18 +114,10 @@ def _padded(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def _stack_grids(phase: PhaseAttention, count: int) -> GridStack:
-    slabs = [cut.slab for t in phase.tables if t is not None for cut in t.cuts]
-    outer = _shared_axis([s.outer for s in slabs])
-    inner = _shared_axis([s.inner for s in slabs])
-    line = np.zeros((count, 2, outer.size, inner.size, 2))
-    low = np.full((count, 2, outer.size), np.inf)
-    high = np.full((count, 2, outer.size), -np.inf)
-    previous = np.full((count, 2, outer.size), -1, np.int32)
-    following = np.full((count, 2, outer.size), outer.size, np.int32)
+    outer, inner, rows = _shared_rows(phase, count)
     cuts, blend = np.zeros(count, np.int32), np.zeros(count)
     bound = np.zeros((count, 3, 5 if phase.is_context else 7))
     extra = np.zeros(count)
-    placed: dict[int, tuple] = {}
     for i, table in enumerate(phase.tables):
         if table is None:
             continue
@@ -133,10 +125,6 @@ def _stack_grids(phase: PhaseAttention, count: int) -> GridStack:
         bound[i, 0] = table.bound
         for c, cut in enumerate(table.cuts):
             bound[i, 1 + c] = cut.bound
-            if id(cut.slab) not in placed:
-                placed[id(cut.slab)] = _place(cut.slab, outer, inner)
-            at = placed[id(cut.slab)]
-            line[i, c], low[i, c], high[i, c], previous[i, c], following[i, c] = at
         if len(table.cuts) == 2:
             a, b = table.cuts
             blend[i] = (table.heads - a.heads) / (b.heads - a.heads)
@@ -144,11 +132,11 @@ def _stack_grids(phase: PhaseAttention, count: int) -> GridStack:
     return GridStack(
         outer=outer,
         inner=inner,
-        line=line,
-        low=low,
-        high=high,
-        previous=previous,
-        following=following,
+        line=segment_lines(np, rows.value_ms, inner, rows.low, rows.high),
+        low=rows.low,
+        high=rows.high,
+        previous=rows.previous,
+        following=rows.following,
         cuts=cuts,
         blend=blend,
         bound=bound,
@@ -160,6 +148,44 @@ def _stack_grids(phase: PhaseAttention, count: int) -> GridStack:
     )
 
 
+class _Rows(NamedTuple):
+    """Slabs spread over shared axes, [lanes, two, outer(, inner)]."""
+
+    value_ms: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    previous: np.ndarray
+    following: np.ndarray
+
+
+def shared_values(phase: PhaseAttention, count: int) -> np.ndarray:
+    """Latencies at the shared keys, ms [lanes, two, outer, inner]; 0 outside rows."""
+    return _shared_rows(phase, count)[2].value_ms
+
+
+def _shared_rows(
+    phase: PhaseAttention, count: int
+) -> tuple[np.ndarray, np.ndarray, _Rows]:
+    slabs = [cut.slab for t in phase.tables if t is not None for cut in t.cuts]
+    outer = _shared_axis([s.outer for s in slabs])
+    inner = _shared_axis([s.inner for s in slabs])
+    rows = _Rows(
+        np.zeros((count, 2, outer.size, inner.size)),
+        np.full((count, 2, outer.size), np.inf),
+        np.full((count, 2, outer.size), -np.inf),
+        np.full((count, 2, outer.size), -1, np.int32),
+        np.full((count, 2, outer.size), outer.size, np.int32),
+    )
+    placed: dict[int, _Rows] = {}
+    for i, table in enumerate(phase.tables):
+        for c, cut in enumerate(() if table is None else table.cuts):
+            if id(cut.slab) not in placed:
+                placed[id(cut.slab)] = _place(cut.slab, outer, inner)
+            for target, source in zip(rows, placed[id(cut.slab)], strict=True):
+                target[i, c] = source
+    return outer, inner, rows
+
+
 def _shared_axis(axes: Sequence[np.ndarray]) -> np.ndarray:
     """Union of the keys, padded with inf so that stacks share compiled shapes."""
     keys = np.unique(np.concatenate(axes)) if axes else np.zeros(0)
@@ -167,21 +193,22 @@ def _shared_axis(axes: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([keys, np.full(size - keys.size, np.inf)])
 
 
-def _place(slab: Slab, outer: np.ndarray, inner: np.ndarray) -> tuple:
+def _place(slab: Slab, outer: np.ndarray, inner: np.ndarray) -> _Rows:
     """Spread a slab over the shared axes; a hole inside a row follows the row's line."""
     rows = np.searchsorted(outer, slab.outer)
-    line = np.zeros((outer.size, inner.size, 2))
+    value = np.zeros((outer.size, inner.size))
     low, high = np.full(outer.size, np.inf), np.full(outer.size, -np.inf)
     for r, row in enumerate(rows):
         low[row], high[row] = slab.low[r], slab.high[r]
         own = (slab.inner >= low[row]) & (slab.inner <= high[row])
-        cover = np.flatnonzero((inner >= low[row]) & (inner <= high[row]))
-        value = np.interp(inner[cover], slab.inner[own], slab.value_ms[r, own])
-        slope = np.append(np.diff(value) / np.diff(inner[cover]), 0.0)
-        line[row, cover, 0] = value - slope * inner[cover]
-        line[row, cover, 1] = slope
+        cover = (inner >= low[row]) & (inner <= high[row])
+        value[row, cover] = np.interp(
+            inner[cover], slab.inner[own], slab.value_ms[r, own]
+        )
     index = np.arange(outer.size)
     present = np.isin(index, rows)
     previous = np.maximum.accumulate(np.where(present, index, -1))
     following = np.minimum.accumulate(np.where(present, index, outer.size)[::-1])[::-1]
-    return line, low, high, previous.astype(np.int32), following.astype(np.int32)
+    return _Rows(
+        value, low, high, previous.astype(np.int32), following.astype(np.int32)
+    )
