@@ -6,11 +6,10 @@ formula serves table preparation, the scalar path and the batched kernels.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 
-def context_sol_ms(xp: ModuleType, coef: Any, batch: Any, new: Any, prefix: Any) -> Any:
+def context_sol_ms(xp: Any, coef: Any, batch: Any, new: Any, prefix: Any) -> Any:
     """Prefill attention of `batch` requests of `new` tokens after `prefix` cached ones.
 
     coef = (per_square, per_windowed, window, per_new, per_full), ms;
@@ -26,7 +25,7 @@ def context_sol_ms(xp: ModuleType, coef: Any, batch: Any, new: Any, prefix: Any)
     return xp.maximum(compute, batch * (new * coef[3] + full * coef[4]))
 
 
-def generation_sol_ms(xp: ModuleType, coef: Any, batch: Any, kv_len: Any) -> Any:
+def generation_sol_ms(xp: Any, coef: Any, batch: Any, kv_len: Any) -> Any:
     """Decode attention of `batch` rows whose newest token sees `kv_len` tokens.
 
     coef = (flat, per_kv, compute_skip, window, rows, per_read, fixed), ms;

@@ -6,7 +6,6 @@ host and inside traced code. Counts are whole numbers carried as floats.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, NamedTuple
 
 
@@ -30,7 +29,7 @@ class MixedWork(NamedTuple):
 
 
 def planned_work(
-    xp: ModuleType, context_tokens: Any, rows: Any, isl: Any, osl: Any, prefix: Any
+    xp: Any, context_tokens: Any, rows: Any, isl: Any, osl: Any, prefix: Any
 ) -> MixedWork:
     """A step with a context budget of `context_tokens` and `rows` decode rows.
 
@@ -51,7 +50,7 @@ def planned_work(
 
 
 def scheduled_work(
-    xp: ModuleType, requests: Any, new: Any, cached: Any, decodes: Any, kv: Any
+    xp: Any, requests: Any, new: Any, cached: Any, decodes: Any, kv: Any
 ) -> MixedWork:
     """A step with both kinds of work, from its five sums; averages are priced.
 
@@ -72,7 +71,7 @@ def scheduled_work(
     )
 
 
-def decode_lengths(xp: ModuleType, kv_len: Any) -> list[Any]:
+def decode_lengths(xp: Any, kv_len: Any) -> list[Any]:
     """The five KV lengths whose mean prices decode attention at `kv_len`.
 
     From a = max(1, int(0.9 S)) to z = max(a, int(1.1 S)): a + (z - a) i // 4.
@@ -82,9 +81,7 @@ def decode_lengths(xp: ModuleType, kv_len: Any) -> list[Any]:
     return [first + xp.floor((last - first) * i / 4.0) for i in range(5)]
 
 
-def context_spans(
-    xp: ModuleType, new: Any, prefix: Any, cp: Any
-) -> list[tuple[Any, Any]]:
+def context_spans(xp: Any, new: Any, prefix: Any, cp: Any) -> list[tuple[Any, Any]]:
     """(new, cached) tokens of the prefill attention calls of one rank.
 
     Context parallelism (cp > 1) cuts the new tokens into 2 cp zig-zag chunks of which a
