@@ -60,7 +60,7 @@ class GemmSites:
     def reaches(self, n: int, k: int, m: int) -> bool:
         """Whether the site is measured and m lies inside its curve."""
         site = self._index.get((n, k))
-        return site is not None and self._m_low[site] <= m <= self._m_high[site]
+        return site is not None and bool(self._m_low[site] <= m <= self._m_high[site])
 
     def _on_curve(self, site: int, m: np.ndarray) -> np.ndarray:
         valid = self._measured[site]
