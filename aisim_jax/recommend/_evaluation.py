@@ -14,7 +14,7 @@ from aisim_jax.models import Layout
 from ._deployments import Deployments, as_table, from_points
 from ._experiment import Experiment
 from ._limits import aggregated_codes, role_codes
-from ._pairs import compatible_pairs, complete_pairs, replica_limits
+from ._pairs import compatible_pairs, complete_pairs, pairable, replica_limits
 from ._points import (
     AggregatedPoints,
     RolePoints,
@@ -35,6 +35,7 @@ class PoolView:
     surfaces: Surfaces
     lanes: Integer[np.ndarray, " cands"]
     rejected: Mapping[Layout, AisimError]
+    large_ep: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,24 +125,28 @@ def evaluate_disaggregated(
         prefill, decode = _until_first_stop(prefill), _until_first_stop(decode)
     layouts = tuple(pool.surfaces.layouts for pool in pools.values())
     node_gpus = prefill_pool.surfaces.pool.tables.spec.gpus_per_node
+    large_ep = prefill_pool.large_ep or decode_pool.large_ep
+    limits = replica_limits(question, compat=compat, large_ep=large_ep)
+    handover = pairable(question, *layouts, node_gpus)
     if compat:
-        candidates = compatible_pairs(question, prefill, decode, layouts, node_gpus)
+        candidates = compatible_pairs(
+            question, prefill, decode, layouts, handover, limits
+        )
     else:
         candidates = complete_pairs(
             question,
             prefill,
             decode,
-            layouts,
-            node_gpus,
+            handover,
+            limits,
             charge_idle=question.max_replica_gpus is None,
         )
-    most = replica_limits(question, compat=compat).max_gpus
     codes = tuple(
         role_codes(
             question,
             points,
             decodes=points is decode,
-            room_gpus=most - int(min(other.gpus, default=0)),
+            room_gpus=limits.max_gpus - int(min(other.gpus, default=0)),
         )
         for points, other in ((prefill, decode), (decode, prefill))
     )

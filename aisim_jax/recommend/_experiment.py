@@ -29,7 +29,6 @@ class Experiment:
     layouts: candidate sizes per role ("agg", "prefill", "decode") and dimension
     decode_*: where the decode pool differs from the prefill pool
     max_replica_gpus: largest disaggregated replica, default `total_gpus`
-    large_ep_sizes: expert-parallel sizes beyond a node that have all-to-all data
     precision: overrides by part (gemm, moe, kv, fmha, comm)
     memory_fraction: the engine's memory fraction, None = its own default
     """
@@ -57,7 +56,6 @@ class Experiment:
     max_replica_gpus: int | None = None
     max_prefill_gpus: int | None = None
     max_decode_gpus: int | None = None
-    large_ep_sizes: tuple[int, ...] = ()
     precision: Mapping[str, str] = field(default_factory=dict)
     memory_fraction: float | None = None
     systems_paths: tuple[str, ...] = ()

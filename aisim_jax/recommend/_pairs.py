@@ -18,17 +18,25 @@ from ._reasons import Reason
 Rows = Integer[np.ndarray, " rows"]
 
 
-def replica_limits(question: Experiment, *, compat: bool) -> ReplicaLimits:
-    """Replica shapes to try; only the compatible sweep restricts the GPU totals."""
+def replica_limits(
+    question: Experiment, *, compat: bool, large_ep: bool
+) -> ReplicaLimits:
+    """Replica shapes to try; only the compatible sweep restricts the GPU totals.
+
+    Expert groups beyond one node (`large_ep`) lift its restriction.
+    """
     parameters = question.parameters
     asked = question.max_replica_gpus or question.total_gpus
-    wide = bool(question.large_ep_sizes)
-    most = parameters.max_large_ep_replica_gpus if wide else parameters.max_replica_gpus
+    most = (
+        parameters.max_large_ep_replica_gpus
+        if large_ep
+        else parameters.max_replica_gpus
+    )
     return ReplicaLimits(
         max_prefill_workers=parameters.max_prefill_workers,
         max_decode_workers=parameters.max_decode_workers,
         max_gpus=min(asked, most) if compat else asked,
-        gpus=parameters.replica_gpus if compat and not wide else None,
+        gpus=parameters.replica_gpus if compat and not large_ep else None,
         max_prefill_gpus=question.max_prefill_gpus,
         max_decode_gpus=question.max_decode_gpus,
     )
@@ -75,8 +83,9 @@ def compatible_pairs(
     question: Experiment,
     prefill: RolePoints,
     decode: RolePoints,
-    layouts: tuple[tuple[Layout, ...], tuple[Layout, ...]],
-    node_gpus: int,
+    layouts: tuple[tuple[Layout, ...], ...],
+    handover: Bool[np.ndarray, "decode prefill"],
+    limits: ReplicaLimits,
 ) -> Deployments:
     """The deployments that some target keeps, as a table."""
     parameters, targets = question.parameters, question.targets()
@@ -85,14 +94,13 @@ def compatible_pairs(
     p_rows = p_rows[parameters.ttft_correction * prefill.ttft_ms[p_rows] < loosest_ms]
     p_table = _labelled(prefill, p_rows, layouts[0])
     d_table = _labelled(decode, d_rows, layouts[1])
-    handover = pairable(question, *layouts, node_gpus)
     pairs = match_workers(
         p_table.requests_per_s,
         p_table.gpus,
         d_table.requests_per_s,
         d_table.gpus,
         handover[np.ix_(decode.layout[d_rows], prefill.layout[p_rows])],
-        replica_limits(question, compat=True),
+        limits,
         parameters.roles,
     )
     kept = kept_pairs(p_table, d_table, pairs, targets, question.osl, parameters)
@@ -113,8 +121,8 @@ def complete_pairs(
     question: Experiment,
     prefill: RolePoints,
     decode: RolePoints,
-    layouts: tuple[tuple[Layout, ...], tuple[Layout, ...]],
-    node_gpus: int,
+    handover: Bool[np.ndarray, "decode prefill"],
+    limits: ReplicaLimits,
     *,
     charge_idle: bool,
 ) -> Deployments:
@@ -129,7 +137,6 @@ def complete_pairs(
     if question.request_latency_ms is None and question.ttft_ms is not None:
         meets = parameters.ttft_correction * prefill.ttft_ms[p_rows] <= question.ttft_ms
         p_rows = p_rows[meets]
-    handover = pairable(question, *layouts, node_gpus)
     p_rows = _fastest_of_each_size(question, prefill, p_rows, handover)
     pairs = match_workers(
         prefill.requests_per_s[p_rows],
@@ -137,7 +144,7 @@ def complete_pairs(
         decode.requests_per_s[d_rows],
         decode.gpus[d_rows],
         handover[np.ix_(decode.layout[d_rows], prefill.layout[p_rows])],
-        replica_limits(question, compat=False),
+        limits,
         parameters.roles,
         budget_gpus=question.total_gpus if charge_idle else None,
     )

@@ -12,6 +12,7 @@ from aisim_jax.models import Layout, check_layout
 
 from ._evaluation import PoolView
 from ._experiment import Experiment
+from ._large_ep import large_ep_sizes, refuse_large_ep
 from ._layouts import (
     LayoutLists,
     Role,
@@ -27,12 +28,16 @@ ROLES: dict[str, tuple[Role, ...]] = {"agg": ("agg",), "disagg": ("prefill", "de
 
 @dataclass(frozen=True, eq=False)
 class RolePlan:
-    """What one role of an experiment tries: lists, buildable layouts, rejected ones."""
+    """What one role of an experiment tries: lists, buildable layouts, rejected ones.
+
+    `large_ep`: the lists reach beyond one node on all-to-all measurements.
+    """
 
     key: PoolKey
     lists: LayoutLists
     layouts: tuple[Layout, ...]
     rejected: dict[Layout, AisimError]
+    large_ep: bool
 
 
 def pool_key(question: Experiment, role: Role) -> PoolKey:
@@ -55,17 +60,27 @@ def pool_key(question: Experiment, role: Role) -> PoolKey:
     )
 
 
-def plan_role(question: Experiment, role: Role, cache: SurfaceCache) -> RolePlan:
-    """Enumerate the layouts of a role and set aside those that cannot be built."""
+def plan_role(
+    question: Experiment, role: Role, cache: SurfaceCache, *, compat: bool
+) -> RolePlan:
+    """Enumerate the layouts of a role and set aside those that cannot be built.
+
+    The compatible sweep prices expert groups within a node all to all where that is
+    measured; these are set aside too, not priced as something else.
+    """
     key = pool_key(question, role)
     pool = cache.pool(key)
     experts = pool.spec.is_moe
+    covered = large_ep_sizes(
+        pool.spec, pool.precision.moe, key.system, key.backend, role
+    )
+    node_gpus = pool.tables.spec.gpus_per_node
     lists = default_lists(
         key.backend,
         has_experts=experts,
         role=role,
         rack_scale=pool.tables.spec.gpus_per_rack is not None,
-        large_ep_sizes=question.large_ep_sizes,
+        large_ep_sizes=covered,
     )
     lists = override_lists(lists, question.layouts.get(role, {}), key.backend)
     layouts = candidate_layouts(
@@ -73,11 +88,13 @@ def plan_role(question: Experiment, role: Role, cache: SurfaceCache) -> RolePlan
     )
     rejected = {}
     for layout in layouts:
-        error = _broken_rule(pool, layout)
+        error = _broken_rule(pool, layout) or refuse_large_ep(
+            layout, key.backend, node_gpus, covered if compat else ()
+        )
         if error is not None:
             rejected[layout] = error
     buildable = tuple(layout for layout in layouts if layout not in rejected)
-    return RolePlan(key, lists, buildable, rejected)
+    return RolePlan(key, lists, buildable, rejected, bool(covered))
 
 
 def _broken_rule(pool: Pool, layout: Layout) -> AisimError | None:
@@ -109,4 +126,6 @@ def view(
     union = unions[plan.key]
     place = {layout: lane for lane, layout in enumerate(union)}
     lanes = np.array([place[layout] for layout in plan.layouts], np.int64)
-    return PoolView(cache.surfaces(plan.key, union), lanes, plan.rejected)
+    return PoolView(
+        cache.surfaces(plan.key, union), lanes, plan.rejected, plan.large_ep
+    )

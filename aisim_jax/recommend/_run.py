@@ -42,7 +42,7 @@ def run_experiments(
     for name, question in questions.items():
         try:
             plans[name] = {
-                role: plan_role(question, role, cache)
+                role: plan_role(question, role, cache, compat=mode == "compat")
                 for role in ROLES[question.serving_mode]
             }
         except AisimError as error:
