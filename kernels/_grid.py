@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
@@ -33,8 +34,8 @@ class GridStack(NamedTuple):
     each cut (1, 2).
 
     Beyond the grid, `cells` maps (hold group, log2 cell) to a row of `near`: the leaves
-    that can be among the five nearest, as (squared head distance, log2 outer, log2
-    inner, utilisation), padded with distance inf; -1 where not tabulated.
+    that can be among the five nearest, four columns each (squared head distance, log2
+    outer, log2 inner, utilisation), padded with distance inf; -1 where not tabulated.
     """
 
     outer: Float[Array, " outer"]
@@ -51,7 +52,7 @@ class GridStack(NamedTuple):
     extra_ms: Float[Array, " lanes"]
     group: Int[Array, " lanes"]
     cells: Int[Array, "groups outer_cells inner_cells"]
-    near: Float[Array, "rows near four"]
+    near: Float[Array, "rows columns"]
 
 
 CELLS_PER_OCTAVE = 16
@@ -203,40 +204,77 @@ def held_ms(
         jnp.clip(at_inner, 0, n_inner - 1),
     ]
     covered = covered & (row >= 0)
-    row = jnp.maximum(row, 0)
-    leaves = range(grid.near.shape[1])
-    distance = []
-    for i in leaves:
-        d_outer = grid.near[row, i, 1] - log_outer
-        d_inner = grid.near[row, i, 2] - log_inner
-        square = grid.near[row, i, 0] + d_outer * d_outer + d_inner * d_inner
-        distance.append(jnp.sqrt(square))
-    reach = _fifth_smallest(distance)
-    zero = jnp.zeros_like(reach)
-    total, blend, level, taken = zero, zero, zero, zero
-    for i in leaves:
-        util = grid.near[row, i, 3]
-        gap = jnp.where(distance[i] < reach, reach - distance[i], 0.0)
-        weight = jnp.square(gap / (reach * distance[i] + FLOOR))
-        total, blend = total + weight, blend + weight * util
-        # Five or more leaves at the same distance: the first four count equally.
-        first_four = (distance[i] <= reach) & (taken < 4)
-        level = level + jnp.where(first_four, util / 4.0, 0.0)
-        taken = taken + first_four
-    util = jnp.where(total > 0, blend / jnp.where(total > 0, total, 1.0), level)
+    util = _near_utilisation(grid.near, jnp.maximum(row, 0), log_outer, log_inner)
     sol = grid_sol_ms(context, grid.bound[lane, 0], outer, inner)
     return jnp.where(covered, sol / util, jnp.nan)
 
 
+_ELEMENT = lax.GatherDimensionNumbers(
+    offset_dims=(), collapsed_slice_dims=(0, 1), start_index_map=(0, 1)
+)
+
+
+def _element(table: Float[Array, "rows columns"], row: Int[Array, ""], column: int):
+    """table[row, column] without the bounds handling that row has had already."""
+    at = lax.concatenate([lax.reshape(row, (1,)), lax.full((1,), column, row.dtype)], 0)
+    return lax.gather(
+        table,
+        at,
+        _ELEMENT,
+        slice_sizes=(1, 1),
+        mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
+
+
+def _near_utilisation(
+    near: Float[Array, "rows columns"],
+    row: Int[Array, ""],
+    log_outer: Float[Array, ""],
+    log_inner: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Blend of the leaves nearer than the fifth, unrolled so that it fuses.
+
+    Written with `lax` scalars: a general sort, reductions over so few leaves or a gather
+    of whole rows cost several times as much, and jnp wrappers would dominate tracing.
+    """
+    columns = range(0, near.shape[1], 4)
+    square, leaf_outer, leaf_inner, util = (
+        [_element(near, row, column + c) for column in columns] for c in range(4)
+    )
+    zero, one = lax.full_like(log_outer, 0.0), lax.full_like(log_outer, 1.0)
+    floor, four = lax.full_like(log_outer, FLOOR), lax.full_like(log_outer, 4.0)
+    distance = []
+    for base, leaf_o, leaf_i in zip(square, leaf_outer, leaf_inner, strict=True):
+        d_o, d_i = lax.sub(leaf_o, log_outer), lax.sub(leaf_i, log_inner)
+        total = lax.add(base, lax.add(lax.mul(d_o, d_o), lax.mul(d_i, d_i)))
+        distance.append(lax.sqrt(total))
+    reach = _fifth_smallest(distance)
+    total, blend, tied, taken = zero, zero, zero, zero
+    for d, u in zip(distance, util, strict=True):
+        gap = lax.select(lax.lt(d, reach), lax.sub(reach, d), zero)
+        weight = lax.div(gap, lax.add(lax.mul(reach, d), floor))
+        weight = lax.mul(weight, weight)
+        total, blend = lax.add(total, weight), lax.add(blend, lax.mul(weight, u))
+        # Five or more leaves at the same distance: the first four count equally.
+        take = lax.bitwise_and(lax.le(d, reach), lax.lt(taken, four))
+        tied = lax.add(tied, lax.select(take, u, zero))
+        taken = lax.add(taken, lax.select(take, one, zero))
+    weighted = lax.gt(total, zero)
+    total = lax.select(weighted, total, one)
+    return lax.select(weighted, lax.div(blend, total), lax.div(tied, four))
+
+
 def _fifth_smallest(values: list[Float[Array, ""]]) -> Float[Array, ""]:
-    """Order statistic by insertion into five sorted registers (no general sort)."""
-    best = [jnp.full_like(values[0], jnp.inf)] * 5
+    """Order statistic by insertion into five sorted registers (no general sort).
+
+    Compares and selects: minimum and maximum would also propagate NaN, at a price.
+    """
+    best = [lax.full_like(values[0], jnp.inf)] * 5
     for value in values:
         for slot in range(5):
-            # Compare and select: min and max would also propagate NaN, at a price.
-            first = value < best[slot]
+            first = lax.lt(value, best[slot])
             best[slot], value = (
-                jnp.where(first, value, best[slot]),
-                jnp.where(first, best[slot], value),
+                lax.select(first, value, best[slot]),
+                lax.select(first, best[slot], value),
             )
     return best[4]

@@ -38,7 +38,7 @@ from ._token_curves import TokenPricer
 
 
 START_WIDTHS = TableWidths(context=16384, generation=2048, logits=1024)
-CHUNKS = (256, 4096, 32768)
+CHUNKS = (256, 4096)
 
 
 class OpLevelSurface(eqx.Module):

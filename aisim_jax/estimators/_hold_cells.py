@@ -109,14 +109,14 @@ def _reachable(points: np.ndarray, outer: int, inner: int, side: float) -> np.nd
 
 def stack_cells(
     members: list[HoldCells], is_context: bool
-) -> tuple[Int[np.ndarray, "groups outer inner"], Float[np.ndarray, "rows near four"]]:
+) -> tuple[Int[np.ndarray, "groups outer inner"], Float[np.ndarray, "rows columns"]]:
     """One cell map per member and one shared list of candidate rows, padded."""
     shape = cell_shape(is_context)
     rows = sum(len(m.near) for m in members)
     width = max([leaf.shape[0] for m in members for leaf in m.near], default=1)
     groups = _power_of_two(len(members))
     cells = np.full((groups, *shape), -1, np.int32)
-    near = np.zeros((_row_bucket(rows), -(-width // 16) * 16, 4))
+    near = np.zeros((_row_bucket(rows), -(-width // 8) * 8, 4))
     near[:, :, 0], near[:, :, 3] = np.inf, 1.0
     start = 0
     for g, member in enumerate(members):
@@ -124,7 +124,7 @@ def stack_cells(
         for i, leaf in enumerate(member.near):
             near[start + i, : leaf.shape[0]] = leaf
         start += len(member.near)
-    return cells, near
+    return cells, near.reshape(near.shape[0], -1)
 
 
 def _power_of_two(count: int) -> int:
