@@ -63,3 +63,8 @@ def test_each_role_gets_its_command(backend):
     assert "prefill worker on 1 GPU; start 4" in prefill.title
     assert "decode worker on 2 GPUs; start 2" in decode.title
     assert prefill.text != decode.text
+
+
+def test_context_parallelism_is_said_where_no_flag_is_common():
+    (command,) = commands("sglang", cp=2)
+    assert "context parallelism 2" in command.title

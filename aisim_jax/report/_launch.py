@@ -34,6 +34,8 @@ def launch_commands(
         copies = worker.workers * row.replicas
         gpus = "1 GPU" if worker.gpus == 1 else f"{worker.gpus} GPUs"
         title = f"{role} worker on {gpus}; start {copies} of them"
+        if worker.cp > 1:
+            title += f"; set context parallelism {worker.cp} as your version names it"
         words, options = build(worker, model, length, row.kv_precision)
         commands.append(LaunchCommand(title, shlex.join(words), options))
     return commands
