@@ -81,6 +81,24 @@ class SweepReport:
         return speed, row.cluster_tokens_per_s_per_gpu
 
 
+def question_text(report: SweepReport) -> str:
+    """The request in one line."""
+    asked = report.question
+    parts = [f"{asked['model']}"]
+    parts.append(f"{asked['isl']} tokens in, {asked['osl']} out")
+    if asked.get("request_latency_ms"):
+        parts.append(f"request latency ≤ {asked['request_latency_ms']:g} ms")
+    else:
+        parts.append(f"TTFT ≤ {asked['ttft_ms']:g} ms, TPOT ≤ {asked['tpot_ms']:g} ms")
+    if asked.get("target_request_rate"):
+        parts.append(f"{asked['target_request_rate']:g} requests/s")
+    elif asked.get("target_concurrency"):
+        parts.append(f"{asked['target_concurrency']:g} concurrent requests")
+    if asked.get("gpus"):
+        parts.append(f"{asked['gpus']} GPUs")
+    return " · ".join(parts)
+
+
 def sweep_report(result: SweepResult, question: Mapping[str, Any]) -> SweepReport:
     """The report of the first (or only) model of `result`."""
     model = str(question["model"])

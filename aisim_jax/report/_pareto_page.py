@@ -15,6 +15,7 @@ from ._deployment import (
     deployment_layout,
     deployment_memory,
     deployment_systems,
+    question_text,
 )
 from ._launch import launch_commands
 from ._palette import COLOURS
@@ -55,10 +56,9 @@ def pareto_page(report: SweepReport) -> str:
         include_plotlyjs=True,
         config={"displaylogo": False, "responsive": True},
     )
-    asked = {key: value for key, value in report.question.items() if value}
     return PAGE.format(
         title=escape(f"Pareto frontier of {report.model}"),
-        question=escape(" · ".join(f"{key} {value}" for key, value in asked.items())),
+        question=escape(question_text(report)),
         answer=escape(_answer(report.chosen)),
         plot=plot,
         table=_table(report),

@@ -20,6 +20,7 @@ from ._deployment import (
     deployment_layout,
     deployment_memory,
     deployment_systems,
+    question_text,
 )
 from ._launch import LaunchCommand, launch_commands
 from ._terminal_plot import Series, terminal_plot
@@ -41,7 +42,7 @@ LOST = {
 
 def sweep_text(report: SweepReport, width: int) -> RenderableType:
     """The whole sweep as one renderable, laid out for `width` characters."""
-    parts: list[RenderableType] = [Text(_question(report), style="bold")]
+    parts: list[RenderableType] = [Text(question_text(report), style="bold")]
     parts.append(_answer(report))
     for mode, title in SERVING_MODES.items():
         rows = report.best[mode]
@@ -58,23 +59,6 @@ def sweep_text(report: SweepReport, width: int) -> RenderableType:
         parts.append(_launch(report.chosen, report))
     parts += [Text(f"Data: {origin}", style="dim") for origin in report.origins]
     return Group(*parts)
-
-
-def _question(report: SweepReport) -> str:
-    asked = report.question
-    parts = [f"{asked['model']}"]
-    parts.append(f"{asked['isl']} tokens in, {asked['osl']} out")
-    if asked.get("request_latency_ms"):
-        parts.append(f"request latency ≤ {asked['request_latency_ms']:g} ms")
-    else:
-        parts.append(f"TTFT ≤ {asked['ttft_ms']:g} ms, TPOT ≤ {asked['tpot_ms']:g} ms")
-    if asked.get("target_request_rate"):
-        parts.append(f"{asked['target_request_rate']:g} requests/s")
-    elif asked.get("target_concurrency"):
-        parts.append(f"{asked['target_concurrency']:g} concurrent requests")
-    if asked.get("gpus"):
-        parts.append(f"{asked['gpus']} GPUs")
-    return " · ".join(parts)
 
 
 def _answer(report: SweepReport) -> Text:
