@@ -11,12 +11,7 @@ from jaxtyping import Float, Int
 from ._grids import Target
 from ._parameters import SweepParameters
 from ._rate_matching import WorkerPairs
-from ._selection import (
-    first_in_groups,
-    ordered_within_groups,
-    rounded,
-    table_order,
-)
+from ._selection import rounded, table_order
 
 
 class RoleRows(NamedTuple):
@@ -50,40 +45,72 @@ def kept_pairs(
 ) -> list[tuple[int, int]]:
     """(prefill row, decode row) of every deployment that some target keeps.
 
-    Per target: the prefill rows under its TTFT; per decode layout the best rows under
-    its TPOT; the best pair of each layout by rate per GPU, then fewer GPUs, then the
-    first; of these the best few. The pairs' worker counts do not depend on the target.
+    Per target: the prefill rows under its TTFT; per decode layout (label order) the best
+    rows under its TPOT; the best pair of each layout by rate per GPU, then fewer GPUs,
+    then the first; of these the best few. Worker counts do not depend on the target.
     """
-    _, group = np.unique(np.asarray(decode.label, dtype=str), return_inverse=True)
-    order = ordered_within_groups(group, decode.requests_per_s_per_gpu)
-    group = group[order]
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    tpot_ms = decode.tpot_ms[order]
+    labels = np.asarray(decode.label, dtype=str)
+    groups = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     kept: dict[tuple[int, int], None] = {}
     for ttft_ms in dict.fromkeys(target.ttft_ms for target in targets):
         p_rows = fast_prefill_rows(prefill, ttft_ms, parameters)
-        if not p_rows.size or not order.size:
+        if not p_rows.size or not groups:
             continue
         gpus = (
-            pairs.prefill_workers[np.ix_(order, p_rows)] * prefill.gpus[p_rows]
-            + pairs.decode_workers[np.ix_(order, p_rows)] * decode.gpus[order, None]
+            pairs.prefill_workers[:, p_rows] * prefill.gpus[p_rows]
+            + pairs.decode_workers[:, p_rows] * decode.gpus[:, None]
         )
-        rate = pairs.requests_per_s[np.ix_(order, p_rows)] * osl / gpus
+        rate = pairs.requests_per_s[:, p_rows] * osl / gpus
         top = rate.max(axis=1)
         partner = np.where(rate == top[:, None], gpus, np.inf).argmin(axis=1)
         partner_gpus = np.take_along_axis(gpus, partner[:, None], axis=1)[:, 0]
-        # Position of each decode row in the preference order (rate, GPUs, first).
-        place = np.empty(order.size, np.int64)
-        place[np.lexsort((partner_gpus, -top))] = np.arange(order.size)
+        leaders = [
+            _Leaders(rows, decode, top, partner_gpus, parameters.decode_candidates)
+            for rows in groups
+        ]
         for target in targets:
             if target.ttft_ms != ttft_ms:
                 continue
-            meets = (tpot_ms > 0) & (tpot_ms < target.tpot_ms)
-            meets = first_in_groups(group, meets, parameters.decode_candidates)
-            meets &= np.isfinite(top)
-            leader = np.minimum.reduceat(np.where(meets, place, order.size), starts)
-            rows = np.flatnonzero(np.isin(place, leader))
+            found = [row for one in leaders if (row := one.under(target.tpot_ms)) >= 0]
+            rows = np.array(found, np.int64)
             ranked = rows[table_order(rounded(top[rows]))]
             for row in ranked[: parameters.best_disaggregated]:
-                kept[int(p_rows[partner[row]]), int(order[row])] = None
+                kept[int(p_rows[partner[row]]), int(row)] = None
     return list(kept)
+
+
+class _Leaders:
+    """The best row of one decode layout under each TPOT target, found once per set."""
+
+    def __init__(
+        self,
+        rows: Int[np.ndarray, " rows"],
+        decode: RoleRows,
+        top: Float[np.ndarray, " decode"],
+        gpus: Int[np.ndarray, " decode"],
+        candidates: int,
+    ) -> None:
+        usable = rows[decode.tpot_ms[rows] > 0]
+        usable = usable[
+            np.argsort(-decode.requests_per_s_per_gpu[usable], kind="stable")
+        ]
+        self._rows, self._tpot_ms = usable, decode.tpot_ms[usable]
+        self._top, self._gpus = top[usable], gpus[usable]
+        self._candidates = candidates
+        self._ascending = np.sort(self._tpot_ms)
+        self._found: dict[int, int] = {}
+
+    def under(self, tpot_ms: float) -> int:
+        """Row index of the leader among rows faster than `tpot_ms`, -1 without one."""
+        count = int(np.searchsorted(self._ascending, tpot_ms, side="left"))
+        if count not in self._found:
+            self._found[count] = self._leader(tpot_ms)
+        return self._found[count]
+
+    def _leader(self, tpot_ms: float) -> int:
+        best = np.flatnonzero(self._tpot_ms < tpot_ms)[: self._candidates]
+        best = best[np.isfinite(self._top[best])]
+        if not best.size:
+            return -1
+        best = best[self._top[best] == self._top[best].max()]
+        return int(self._rows[best[self._gpus[best].argmin()]])
