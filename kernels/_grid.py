@@ -33,8 +33,8 @@ class GridStack(NamedTuple):
     bound[lane] holds speed-of-light coefficients at the heads of the query (0) and of
     each cut (1, 2).
 
-    Beyond the grid, `cells` maps (hold group, log2 cell) to a row of `near`: the leaves
-    that can be among the five nearest, four columns each (squared head distance, log2
+    Beyond the grid, `cells` maps (hold group, log2 cell) to a row of `near` (plus
+    WIDE_ROW where it lists more than NARROW leaves): the leaves that can be among the five nearest, four columns each (squared head distance, log2
     outer, log2 inner, utilisation), padded with distance inf; -1 where not tabulated.
     """
 
@@ -55,9 +55,11 @@ class GridStack(NamedTuple):
     near: Float[Array, "rows columns"]
 
 
-CELLS_PER_OCTAVE = 16
+CELLS_PER_OCTAVE = 32
 CELL_EDGE = 1e-6  # logarithms differ in their last bits between libraries
 FLOOR = 1e-12
+NARROW = 8  # leaves of an ordinary cell
+WIDE_ROW = 1 << 24  # added to the row of a cell that lists more
 
 
 def cell_index(xp: ModuleType, log2_value: Any) -> Any:
@@ -186,8 +188,11 @@ def held_ms(
     inner: Float[Array, ""],
     *,
     context: bool,
+    near: int,
 ) -> Float[Array, ""]:
     """Latency beyond the grid: SOL / utilisation of the nearest leaves, ms.
+
+    `near` (static) leaves are read per cell; NaN in cells that list more.
 
     With R the fifth smallest log2 distance, weights are (max(R - d, 0) / (R d + 1e-12))^2
     (so only the four nearest count); equal weights where all are 0. NaN in cells that
@@ -203,8 +208,12 @@ def held_ms(
         jnp.clip(at_outer, 0, n_outer - 1),
         jnp.clip(at_inner, 0, n_inner - 1),
     ]
-    covered = covered & (row >= 0)
-    util = _near_utilisation(grid.near, jnp.maximum(row, 0), log_outer, log_inner)
+    row = jnp.where(covered, row, -1)
+    # Rows that list more leaves than are read carry their count in a higher bit.
+    wide = row >= WIDE_ROW
+    row = jnp.where(wide, row - WIDE_ROW, row)
+    covered = (row >= 0) & ~(wide & (near <= NARROW))
+    util = _near_utilisation(grid.near, jnp.maximum(row, 0), log_outer, log_inner, near)
     sol = grid_sol_ms(context, grid.bound[lane, 0], outer, inner)
     return jnp.where(covered, sol / util, jnp.nan)
 
@@ -231,13 +240,14 @@ def _near_utilisation(
     row: Int[Array, ""],
     log_outer: Float[Array, ""],
     log_inner: Float[Array, ""],
+    count: int,
 ) -> Float[Array, ""]:
     """Blend of the leaves nearer than the fifth, unrolled so that it fuses.
 
     Written with `lax` scalars: a general sort, reductions over so few leaves or a gather
     of whole rows cost several times as much, and jnp wrappers would dominate tracing.
     """
-    columns = range(0, near.shape[1], 4)
+    columns = range(0, 4 * count, 4)
     square, leaf_outer, leaf_inner, util = (
         [_element(near, row, column + c) for column in columns] for c in range(4)
     )

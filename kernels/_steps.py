@@ -2,8 +2,7 @@
 
 A deployment compiles into exact tables over the token count of a step (every operation
 that depends on nothing else, summed) plus one attention grid per phase. Counts are
-whole numbers carried as floats; results are ms, NaN where no table answers. `hold`
-(static) includes the rule beyond the measured grid; without it such points are NaN.
+whole numbers carried as floats; results are ms, NaN where no table answers.
 """
 
 from __future__ import annotations
@@ -43,9 +42,15 @@ class StepStack(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Static choices: one compilation per value."""
+    """Static choices: one compilation per value.
 
+    grid / hold: answer inside the measured grid / beyond it (either may be left out where
+    the caller knows the other side). near: leaves per cell that the hold rule reads.
+    """
+
+    grid: bool
     hold: bool
+    near: int
     two_cuts: bool
     context_parallel: bool
     averaging: bool
@@ -63,12 +68,14 @@ def _at(
 def _grid_ms(
     grid: GridStack, lane, outer, inner, context: bool, options: Options
 ) -> Float[Array, ""]:
+    beyond = jnp.nan
+    if options.hold:
+        beyond = held_ms(grid, lane, outer, inner, context=context, near=options.near)
+    if not options.grid:
+        return jnp.asarray(beyond)
     value, ok = grid_lookup(
         grid, lane, outer, inner, context=context, two_cuts=options.two_cuts
     )
-    beyond = jnp.nan
-    if options.hold:
-        beyond = held_ms(grid, lane, outer, inner, context=context)
     return jnp.where(ok, value, beyond)
 
 

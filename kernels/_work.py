@@ -71,13 +71,21 @@ def scheduled_work(
     )
 
 
+def decode_span(xp: ModuleType, kv_len: Any) -> tuple[Any, Any]:
+    """First and last KV length that price decode attention at `kv_len` = S.
+
+    a = max(1, int(0.9 S)) and z = max(a, int(1.1 S)).
+    """
+    first = xp.maximum(1.0, xp.floor(0.9 * kv_len))
+    return first, xp.maximum(first, xp.floor(1.1 * kv_len))
+
+
 def decode_lengths(xp: Any, kv_len: Any) -> list[Any]:
     """The five KV lengths whose mean prices decode attention at `kv_len`.
 
-    From a = max(1, int(0.9 S)) to z = max(a, int(1.1 S)): a + (z - a) i // 4.
+    From a to z (see `decode_span`): a + (z - a) i // 4.
     """
-    first = xp.maximum(1.0, xp.floor(0.9 * kv_len))
-    last = xp.maximum(first, xp.floor(1.1 * kv_len))
+    first, last = decode_span(xp, kv_len)
     return [first + xp.floor((last - first) * i / 4.0) for i in range(5)]
 
 

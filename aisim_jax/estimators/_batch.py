@@ -1,18 +1,14 @@
 """Batched prices of one model's layouts on one system and engine.
 
-`OpLevelBatch` evaluates arrays of queries, each naming its lane (layout). It runs the
-jitted kernels without the hold rule first, then only the unanswered queries with it.
-Inputs and outputs are NumPy. Queries run in chunks of few sizes, so the compile key is
-(stack shapes, static options, chunk size).
+`OpLevelBatch` evaluates arrays of queries, each naming its lane (layout), inside the
+measured grid and beyond it with different kernels. Inputs and outputs are NumPy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import cast
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,11 +16,13 @@ from jaxtyping import Float, Int
 
 from .._precision import precision
 from ..kernels import _steps
-from ..kernels._steps import Options, StepStack
+from ..kernels._grid import NARROW
+from ..kernels._steps import Options
 from ..kernels._work import (
     MixedWork,
     context_spans,
     decode_lengths,
+    decode_span,
     planned_work,
     scheduled_work,
 )
@@ -32,54 +30,15 @@ from ..models import Backend, ModelSpec, Precision, build_operations
 from ..models._layout import Layout
 from ..systems import PerfTables
 from ._compile import CompiledLane, compile_lanes
-from ._hold_cells import stack_cells
+from ._evaluation import run_chunks
+from ._hold_cells import BATCH_OCTAVES, SEQUENCE_OCTAVES, stack_cells
+from ._scalar import ScalarSteps
 from ._stack import TableWidths, phase_attention, stack_lanes
+from ._surface import OpLevelSurface
 from ._token_curves import TokenPricer
 
 
 START_WIDTHS = TableWidths(context=16384, generation=2048, logits=1024)
-CHUNKS = (256, 4096)
-
-
-class OpLevelSurface(eqx.Module):
-    """The compiled arrays of many deployments, a pytree for use under jax transforms.
-
-    `stack` leaves are jax arrays; `options` are static. All functions take one query
-    (lane and counts) and are meant to be vmapped inside `aisim_jax.precision()`.
-    """
-
-    stack: StepStack
-    options: Options = eqx.field(static=True)
-
-    def prefill_ms(self, lane, batch, isl, prefix):
-        """Prefill of `batch` requests of isl tokens, `prefix` of them cached; ms."""
-        return _steps.prefill_ms(self.stack, lane, batch, isl, prefix, self.options)
-
-    def decode_ms(self, lane, rows, kv_len):
-        """One decode step of `rows` rows at KV length kv_len; ms."""
-        return _steps.decode_ms(self.stack, lane, rows, kv_len, self.options)
-
-    def mixed_ms(self, lane, context_tokens, rows, isl, osl, prefix):
-        """One step of `context_tokens` prefill tokens and `rows` decode rows; ms."""
-        work = planned_work(jnp, context_tokens, rows, isl, osl, prefix)
-        return _steps.mixed_ms(self.stack, lane, *work, self.options)
-
-    def scheduled_ms(self, lane, requests, new, cached, decodes, kv):
-        """One rank's pass from its five scheduled sums; ms (0 for an empty pass)."""
-        n, nd = jnp.maximum(requests, 1.0), jnp.maximum(decodes, 1.0)
-        held = jnp.floor(cached / n)
-        prefill = self.prefill_ms(lane, n, jnp.floor(new / n) + held, held)
-        decode = self.decode_ms(lane, nd, jnp.floor(kv / nd))
-        work = scheduled_work(jnp, requests, new, cached, decodes, kv)
-        both = _steps.mixed_ms(self.stack, lane, *work, self.options)
-        has_decode = (decodes > 0) | (kv > 0)
-        alone = jnp.where(has_decode, decode, 0.0)
-        return jnp.where(new > 0, jnp.where(has_decode, both, prefill), alone)
-
-
-@partial(jax.jit, static_argnames=("function", "options"))
-def _run(stack: StepStack, lane, counts, *, function, options: Options):
-    return _steps.over_queries(function, options, len(counts))(stack, lane, *counts)
 
 
 class OpLevelBatch:
@@ -105,13 +64,21 @@ class OpLevelBatch:
             phase_attention(self.lanes, True),
             phase_attention(self.lanes, False),
         )
+        self._sparse = np.zeros(len(self.lanes), bool)
+        for phase in self.phases:
+            few = np.array([not member.usable for member in phase.members] or [False])
+            self._sparse |= few[phase.group]
         self.widths = START_WIDTHS
         self._restack()
 
     def _restack(self) -> None:
         self.host = stack_lanes(self.pricer, self.lanes, self.phases, self.widths)
+        self._scalars: dict[int, ScalarSteps] = {}
+        self._limits: tuple[np.ndarray, np.ndarray] | None = None
         self._options = Options(
+            grid=True,
             hold=False,
+            near=NARROW,
             two_cuts=bool((self.host.context.cuts == 2).any())
             or bool((self.host.generation.cuts == 2).any()),
             context_parallel=bool((self.host.cp > 1).any()),
@@ -130,7 +97,10 @@ class OpLevelBatch:
         Beyond the measured grid it answers where an earlier batched call, or
         `tabulate_hold`, has been; elsewhere NaN.
         """
-        return OpLevelSurface(self._stack, self._options._replace(hold=hold))
+        grid = self._stack.context, self._stack.generation
+        near = max(part.near.shape[1] // 4 for part in grid)
+        options = self._options._replace(hold=hold, near=near)
+        return OpLevelSurface(self._stack, options)
 
     def ensure(self, context: float, generation: float, logits: float) -> None:
         """Grow the token tables to the next power of two that holds these counts."""
@@ -163,11 +133,76 @@ class OpLevelBatch:
 
     def _decode(self, lane, rows, kv_len) -> np.ndarray:
         self.ensure(1, rows.max(initial=1), 1)
+        counts = [rows, kv_len]
+        if self.pricer.analytic:
+            return self._pass(_steps.decode_ms, self._options, lane, counts)
+        low, high = self._decode_limits()
+        at = lane, rows.astype(np.int64)
+        first, last = decode_span(np, kv_len)
+        if not self.host.averaged[: len(self.lanes)].all():
+            plain = ~self.host.averaged[lane]
+            first = np.where(plain, kv_len, first)
+            last = np.where(plain, kv_len, last)
+        inside = (first >= low[at]) & (last <= high[at])
+        outside = first > high[at]
+        out = np.empty(lane.size)
+        for here, grid in (
+            (inside, None),
+            (outside, False),
+            (~(inside | outside), True),
+        ):
+            which = np.flatnonzero(here)
+            if which.size == 0:
+                continue
+            part = [lane[which], *(c[which] for c in counts)]
+            if grid is None:
+                out[which] = self._pass(
+                    _steps.decode_ms, self._options, part[0], part[1:]
+                )
+                continue
 
-        def beyond(which):
-            self._fill_generation(lane[which], rows[which], kv_len[which])
+            def fill(left, part=part):
+                self._fill_generation(*(values[left] for values in part))
 
-        return self._evaluate(_steps.decode_ms, lane, [rows, kv_len], beyond)
+            out[which] = self._held(
+                _steps.decode_ms, part[0], part[1:], fill, grid=grid
+            )
+        return self._dense(
+            out,
+            lane,
+            rows,
+            kv_len,
+            lambda i: self._scalar(int(lane[i])).decode_ms(
+                int(rows[i]), int(kv_len[i])
+            ),
+        )
+
+    def _decode_limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """KV lengths [lanes, rows] between which the decode grid answers."""
+        if self._limits is None:
+            grid = self.host.generation
+            rows = np.arange(self.widths.generation, dtype=np.float64)
+            position = np.searchsorted(grid.outer, rows)
+            last = grid.outer.size - 1
+            exact = grid.outer[np.minimum(position, last)] == rows
+            start = np.where(exact, position, position - 1)
+            low = np.full((grid.cuts.size, rows.size), np.inf)
+            high = np.full((grid.cuts.size, rows.size), -np.inf)
+            lanes = np.arange(grid.cuts.size)[:, None]
+            for cut in range(2):
+                below = grid.previous[:, cut][:, np.maximum(start, 0)]
+                above = grid.following[:, cut][:, np.minimum(position, last)]
+                known = (start >= 0) & (below >= 0) & (above <= last)
+                known &= grid.cuts[:, None] > cut
+                for row in (below, np.minimum(above, last)):
+                    low = np.where(
+                        known, np.minimum(low, grid.low[lanes, cut, row]), low
+                    )
+                    high = np.where(
+                        known, np.maximum(high, grid.high[lanes, cut, row]), high
+                    )
+            self._limits = low, high
+        return self._limits
 
     def prefill_ms(self, lane, batch, isl, prefix) -> Float[np.ndarray, " n"]:
         """Prefill of `batch` requests of isl tokens, `prefix` (< isl) cached; ms."""
@@ -178,7 +213,13 @@ class OpLevelBatch:
         def beyond(which):
             self._fill_context(lane[which], batch[which], new[which], prefix[which])
 
-        return self._evaluate(_steps.prefill_ms, lane, [batch, isl, prefix], beyond)
+        def scalar(i):
+            counts = (int(batch[i]), int(isl[i]), int(prefix[i]))
+            return self._scalar(int(lane[i])).prefill_ms(*counts)
+
+        counts = [batch, isl, prefix]
+        out = self._evaluate(_steps.prefill_ms, lane, counts, beyond)
+        return self._dense(out, lane, batch, isl, scalar)
 
     def _mixed(self, lane, work: MixedWork) -> np.ndarray:
         self.ensure(work.tokens.max(initial=1), work.rows.max(initial=1), 2)
@@ -194,7 +235,19 @@ class OpLevelBatch:
             )
             self._fill_generation(at, np.maximum(w.rows, 1.0), w.kv_len)
 
-        return self._evaluate(_steps.mixed_ms, lane, list(work), beyond)
+        def scalar(i):
+            one = MixedWork(*(float(field[i]) for field in work))
+            return sum(self._scalar(int(lane[i])).mixed_parts_ms(one))
+
+        out = self._evaluate(_steps.mixed_ms, lane, list(work), beyond)
+        length = np.maximum(work.tokens + work.prefix, work.new + work.cached)
+        return self._dense(
+            out,
+            lane,
+            np.maximum(work.batch, work.rows),
+            np.maximum(length, work.kv_len),
+            scalar,
+        )
 
     def decode_sum_ms(
         self, lane, requests, isl, osl, stride: int = 32
@@ -231,21 +284,23 @@ class OpLevelBatch:
         return out
 
     def _fill_context(self, lane, batch, new, cached) -> None:
-        for span_new, span_cached in context_spans(np, new, cached, self.host.cp[lane]):
-            self._fill(0, lane, span_new + span_cached, batch)
+        spans = context_spans(np, new, cached, self.host.cp[lane])
+        self._fill(0, lane, [(span + held, batch) for span, held in spans])
 
     def _fill_generation(self, lane, rows, kv_len) -> None:
-        for length in [*decode_lengths(np, kv_len), kv_len]:
-            self._fill(1, lane, rows, length)
+        lengths = decode_lengths(np, kv_len) if self._options.averaging else []
+        self._fill(1, lane, [(rows, length) for length in [*lengths, kv_len]])
 
-    def _fill(self, phase: int, lane, outer, inner) -> None:
-        """Tabulate the hold cells of these grid coordinates."""
+    def _fill(self, phase: int, lane, points) -> None:
+        """Tabulate the hold cells of (outer, inner) grid coordinates."""
         attention = self.phases[phase]
         group = attention.group[lane]
+        outer = np.stack([o for o, _ in points])
+        inner = np.stack([i for _, i in points])
         for g, member in enumerate(attention.members):
             here = group == g
             if here.any():
-                member.fill(outer[here], inner[here])
+                member.fill(outer[:, here].ravel(), inner[:, here].ravel())
         rows = sum(len(member.near) for member in attention.members)
         if rows == self._hold_rows[phase]:
             return
@@ -265,36 +320,71 @@ class OpLevelBatch:
         counts: Sequence,
         beyond: Callable[[np.ndarray], None],
     ) -> Float[np.ndarray, " n"]:
-        out = self._pass(function, lane, counts, hold=False)
+        """Inside the grid first, then what is left with the hold rule."""
+        out = self._pass(function, self._options, lane, counts)
         again = np.flatnonzero(np.isnan(out))
-        if again.size and not self.pricer.analytic:
-            beyond(again)
-            out[again] = self._pass(
-                function, lane[again], [c[again] for c in counts], hold=True
+        if again.size == 0 or self.pricer.analytic:
+            return out
+        out[again] = self._held(
+            function,
+            lane[again],
+            [c[again] for c in counts],
+            lambda left: beyond(again[left]),
+            grid=True,
+        )
+        return out
+
+    def _held(
+        self,
+        function: Callable,
+        lane: Int[np.ndarray, " n"],
+        counts: Sequence,
+        fill: Callable[[np.ndarray], None],
+        *,
+        grid: bool,
+    ) -> Float[np.ndarray, " n"]:
+        """Queries beyond the grid: few leaves first, new cells tabulated, then many."""
+        out = np.full(lane.size, np.nan)
+        for attempt in range(3):
+            left = np.flatnonzero(np.isnan(out))
+            if left.size == 0:
+                break
+            if attempt == 1:
+                fill(left)
+            grids = (self._stack.context, self._stack.generation)
+            widest = max(part.near.shape[1] // 4 for part in grids)
+            near = widest if attempt == 2 else NARROW
+            if attempt == 2 and widest == NARROW:
+                break
+            options = self._options._replace(grid=grid, hold=True, near=near)
+            out[left] = self._pass(
+                function, options, lane[left], [c[left] for c in counts]
             )
         return out
 
-    def _pass(self, function, lane, counts, *, hold: bool) -> np.ndarray:
-        size = lane.size
-        chunk = next((c for c in CHUNKS if size <= c), CHUNKS[-1])
-        out = np.empty(size)
-        arrays = [lane.astype(np.int32), *counts]
-        options = self._options._replace(hold=hold)
-        with precision():
-            for start in range(0, size, chunk):
-                part = [a[start : start + chunk] for a in arrays]
-                missing = chunk - part[0].size
-                if missing:
-                    part = [np.pad(a, (0, missing), mode="edge") for a in part]
-                value = _run(
-                    self._stack,
-                    part[0],
-                    tuple(part[1:]),
-                    function=function,
-                    options=options,
-                )
-                out[start : start + chunk] = value[: chunk - missing]
+    def _dense(
+        self,
+        out: np.ndarray,
+        lane: np.ndarray,
+        batch: np.ndarray,
+        length: np.ndarray,
+        scalar: Callable[[int], float],
+    ) -> np.ndarray:
+        """What no cell covers (huge batches or lengths, tiny slices), one by one."""
+        far = (batch >= 1 << BATCH_OCTAVES - 1) | (length >= 1 << SEQUENCE_OCTAVES - 1)
+        for i in np.flatnonzero(np.isnan(out) & (far | self._sparse[lane])):
+            out[i] = scalar(int(i))
         return out
+
+    def _scalar(self, lane: int) -> ScalarSteps:
+        if lane not in self._scalars:
+            self._scalars[lane] = ScalarSteps(
+                self.host, self.phases, lane, analytic=self.pricer.analytic
+            )
+        return self._scalars[lane]
+
+    def _pass(self, function, options: Options, lane, counts) -> np.ndarray:
+        return run_chunks(self._stack, function, options, lane, counts)
 
 
 def _broadcast(lane, *counts) -> list[np.ndarray]:

@@ -44,7 +44,7 @@ from ..models._operations import (
 )
 from ..systems import SystemSpec
 from ._attention import AttentionTable, attention_extra_ms
-from ._batch import OpLevelBatch, OpLevelSurface
+from ._batch import OpLevelBatch
 from ._collectives import call_ms, calls_of
 from ._lowering import AttentionTerm, Entry, OverlapTerm, TokenTerm
 from ._speed_of_light import (
@@ -57,6 +57,7 @@ from ._speed_of_light import (
     quant_mode,
 )
 from ._stack import shared_values
+from ._surface import OpLevelSurface
 from ._token_curves import TokenOperation, TokenPricer, split_tokens
 
 
@@ -65,11 +66,13 @@ RATE_OF = {"bfloat16": 2, "int8": 3, "fp8": 4, "fp4": 5}
 
 def hardware_rates(spec: SystemSpec) -> HardwareRates:
     """The rates of a system as the differentiable record."""
-    return HardwareRates(
-        spec.mem_bw_bytes_per_s,
-        *(float(spec.tensor_flops.get(kind) or 0.0) for kind in RATE_OF),
-        spec.intra_node_bw_bytes_per_s,
-        spec.inter_node_bw_bytes_per_s,
+    return HardwareRates._make(
+        [
+            spec.mem_bw_bytes_per_s,
+            *(float(spec.tensor_flops.get(kind) or 0.0) for kind in RATE_OF),
+            spec.intra_node_bw_bytes_per_s,
+            spec.inter_node_bw_bytes_per_s,
+        ]
     )
 
 
@@ -124,11 +127,12 @@ def hardware_surface(
     with precision():
         stack = batch.surface().stack
         count = stack.cp.shape[0]
-        parts = (
+        parts = [
             _components(pricer, contexts, tokens, count, logits=False),
             _components(pricer, generations, rows, count, logits=None),
             _components(pricer, contexts, requests, count, logits=True),
-        )
+        ]
+        parts = [jax.tree.map(jnp.asarray, part) for part in parts]
         grids = tuple(
             GridComponents(
                 jnp.asarray(shared_values(phase, count)),
@@ -138,10 +142,12 @@ def hardware_surface(
             for phase in batch.phases
         )
         return HardwareSurface(
-            HardwareRates(*(jnp.float64(r) for r in hardware_rates(spec))),
+            HardwareRates._make(jnp.float64(r) for r in hardware_rates(spec)),
             stack,
-            *(jax.tree.map(jnp.asarray, part) for part in parts),
-            grids,
+            parts[0],
+            parts[1],
+            parts[2],
+            (grids[0], grids[1]),
             batch.surface(hold=hold).options,
         )
 

@@ -12,13 +12,19 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..kernels._grid import CELL_EDGE, CELLS_PER_OCTAVE, cell_index
+from ..kernels._grid import (
+    CELL_EDGE,
+    CELLS_PER_OCTAVE,
+    NARROW,
+    WIDE_ROW,
+    cell_index,
+)
 from ._attention import AttentionTable
 
 
 SEQUENCE_OCTAVES, BATCH_OCTAVES = 22, 14
 NEAREST = 5
-COARSE = 8  # fine cells along one side of a coarse cell
+COARSE = 16  # fine cells along one side of a coarse cell
 
 
 def cell_shape(is_context: bool) -> tuple[int, int]:
@@ -43,6 +49,11 @@ class HoldCells:
         self._util = leaves.util
         self._lists: dict[tuple[int, int], list[list[float]]] = {}
 
+    @property
+    def usable(self) -> bool:
+        """Whether the slice has enough leaves for cells (else the rule runs dense)."""
+        return self._util.size >= NEAREST
+
     def leaves_at(self, outer: float, inner: float) -> list[list[float]] | None:
         """Candidate leaves of one query; None where cells are not tabulated."""
         at = (
@@ -51,7 +62,7 @@ class HoldCells:
         )
         if at[0] >= self.shape[0] or at[1] >= self.shape[1]:
             return None
-        if self._util.size < NEAREST:
+        if not self.usable:
             return None
         found = self._lists.get(at)
         if found is None:
@@ -64,7 +75,7 @@ class HoldCells:
         self, outer: Float[np.ndarray, " n"], inner: Float[np.ndarray, " n"]
     ) -> None:
         """Tabulate the cells of these coordinates."""
-        if self._util.size < NEAREST:
+        if not self.usable:
             return
         at_outer = cell_index(np, np.log2(outer)).astype(np.int64)
         at_inner = cell_index(np, np.log2(inner)).astype(np.int64)
@@ -111,18 +122,22 @@ def stack_cells(
     members: list[HoldCells], is_context: bool
 ) -> tuple[Int[np.ndarray, "groups outer inner"], Float[np.ndarray, "rows columns"]]:
     """One cell map per member and one shared list of candidate rows, padded."""
-    shape = cell_shape(is_context)
-    rows = sum(len(m.near) for m in members)
-    width = max([leaf.shape[0] for m in members for leaf in m.near], default=1)
-    groups = _power_of_two(len(members))
-    cells = np.full((groups, *shape), -1, np.int32)
-    near = np.zeros((_row_bucket(rows), -(-width // 8) * 8, 4))
+    leaves = [leaf for member in members for leaf in member.near]
+    widths = np.array([leaf.shape[0] for leaf in leaves], np.int64)
+    width = max(int(widths.max(initial=0)), NARROW)
+    cells = np.full(
+        (_power_of_two(len(members)), *cell_shape(is_context)), -1, np.int32
+    )
+    near = np.zeros((_row_bucket(len(leaves)), -(-width // NARROW) * NARROW, 4))
     near[:, :, 0], near[:, :, 3] = np.inf, 1.0
+    for row, leaf in enumerate(leaves):
+        near[row, : leaf.shape[0]] = leaf
+    code = np.arange(len(leaves)) + np.where(widths > NARROW, WIDE_ROW, 0)
     start = 0
     for g, member in enumerate(members):
-        cells[g] = np.where(member.row >= 0, member.row + start, -1)
-        for i, leaf in enumerate(member.near):
-            near[start + i, : leaf.shape[0]] = leaf
+        own = code[start : start + len(member.near)]
+        filled = member.row >= 0
+        cells[g][filled] = own[member.row[filled]]
         start += len(member.near)
     return cells, near.reshape(near.shape[0], -1)
 

@@ -12,12 +12,13 @@ from ..config import ForwardPassConfig
 from ..kernels._work import MixedWork, planned_work, scheduled_work
 from ..models import Layout, ModelSpec, Precision
 from ..systems import PerfTables
-from ._batch import OpLevelBatch, OpLevelSurface, compile_batch
+from ._batch import OpLevelBatch, compile_batch
 from ._breakdown import OperationPrice, Query, price_entries
 from ._components import HardwareSurface, hardware_surface
 from ._iteration import Scheduled, parse_iteration, scheduled_arrays
 from ._plain import PLAIN
 from ._scalar import ScalarSteps
+from ._surface import OpLevelSurface
 
 
 class OpLevelModel:

@@ -1,0 +1,49 @@
+"""Running step kernels over arrays of queries, in chunks of few sizes.
+
+The compile key is (stack shapes, static options, chunk size).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from .._precision import precision
+from ..kernels._steps import Options, StepStack, over_queries
+
+
+CHUNKS = (256, 4096)
+
+
+@partial(jax.jit, static_argnames=("function", "options"))
+def _run(stack: StepStack, lane, counts, *, function, options: Options):
+    return over_queries(function, options, len(counts))(stack, lane, *counts)
+
+
+def run_chunks(
+    stack: StepStack,
+    function: Callable,
+    options: Options,
+    lane: Int[np.ndarray, " n"],
+    counts: Sequence[Float[np.ndarray, " n"]],
+) -> Float[np.ndarray, " n"]:
+    """`function` at every query, padded to whole chunks."""
+    size = lane.size
+    chunk = next((c for c in CHUNKS if size <= c), CHUNKS[-1])
+    out = np.empty(size)
+    arrays = [lane.astype(np.int32), *counts]
+    with precision():
+        for start in range(0, size, chunk):
+            part = [a[start : start + chunk] for a in arrays]
+            missing = chunk - part[0].size
+            if missing:
+                part = [np.pad(a, (0, missing), mode="edge") for a in part]
+            value = _run(
+                stack, part[0], tuple(part[1:]), function=function, options=options
+            )
+            out[start : start + chunk] = value[: chunk - missing]
+    return out
