@@ -71,7 +71,7 @@ def scheduled_work(
     )
 
 
-def decode_span(xp: ModuleType, kv_len: Any) -> tuple[Any, Any]:
+def decode_span(xp: Any, kv_len: Any) -> tuple[Any, Any]:
     """First and last KV length that price decode attention at `kv_len` = S.
 
     a = max(1, int(0.9 S)) and z = max(a, int(1.1 S)).
