@@ -1,5 +1,6 @@
 """Which deployment to run: exhaustive sweeps, rate matching, ranking, load sizing."""
 
+from ._estimate import estimate as estimate
 from ._experiment import Experiment as Experiment
 from ._grids import TPOT_TARGETS_MS as TPOT_TARGETS_MS
 from ._grids import Target as Target
@@ -20,5 +21,7 @@ from ._result import records_csv as records_csv
 from ._run import run_experiments as run_experiments
 from ._schedule import schedule_batch as schedule_batch
 from ._schedule import schedule_xpu as schedule_xpu
+from ._single_points import PointEstimate as PointEstimate
+from ._single_points import PoolChoice as PoolChoice
 from ._surfaces import SurfaceCache as SurfaceCache
 from ._sweep import sweep as sweep

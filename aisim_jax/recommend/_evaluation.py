@@ -20,6 +20,7 @@ from ._points import (
     RolePoints,
     aggregated_axes,
     aggregated_points,
+    role_batches,
     role_points,
 )
 from ._reasons import Reason
@@ -118,7 +119,14 @@ def evaluate_disaggregated(
     """Evaluate a disaggregated experiment; complete unless `compat`."""
     pools = {"prefill": prefill_pool, "decode": decode_pool}
     prefill, decode = (
-        role_points(question, pool.surfaces, pool.lanes, role, compat=compat)
+        role_points(
+            question,
+            pool.surfaces,
+            pool.lanes,
+            role,
+            role_batches(question, role),
+            compat=compat,
+        )
         for role, pool in pools.items()
     )
     if compat:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from .._errors import InvalidInputError
@@ -123,6 +124,7 @@ def override_lists(
     )
 
 
+@lru_cache(maxsize=256)
 def candidate_layouts(
     lists: LayoutLists, backend: Backend, *, has_experts: bool, total_gpus: int
 ) -> tuple[Layout, ...]:

@@ -109,6 +109,14 @@ def aggregated_axes(question: Experiment) -> AggregatedGrid:
     return aggregated_grid(batches, budgets, question.isl)
 
 
+def role_batches(question: Experiment, role: Role) -> Values:
+    """Requests per attention-DP rank that a dedicated worker tries, ascending."""
+    parameters = question.parameters
+    if role == "decode":
+        return np.array(decode_batches(parameters.decode_max_batch), np.float64)
+    return np.arange(1.0, parameters.prefill_max_batch + 1.0)
+
+
 def aggregated_points(
     question: Experiment,
     surfaces: Surfaces,
@@ -220,19 +228,14 @@ def role_points(
     surfaces: Surfaces,
     lanes: Integer[np.ndarray, " cands"],
     role: Role,
+    batch: Values,
     *,
     compat: bool,
 ) -> RolePoints:
-    """Price dedicated prefill or decode workers over their batch sizes."""
+    """Price dedicated prefill or decode workers at every batch size of `batch`."""
     parameters = question.parameters
     isl, osl, later = question.isl, question.osl, max(question.osl - 1.0, 0.0)
     decodes = role == "decode"
-    batch = np.array(
-        decode_batches(parameters.decode_max_batch)
-        if decodes
-        else range(1, parameters.prefill_max_batch + 1),
-        np.float64,
-    )
     lane, size = np.repeat(lanes, batch.size), np.tile(batch, lanes.size)
     layouts = tuple(surfaces.layouts[one] for one in lanes)
     pp, dp, gpus = (
