@@ -20,6 +20,7 @@ from ..kernels._grid import (
     cell_index,
 )
 from ._attention import AttentionTable
+from ._plain import PLAIN
 
 
 SEQUENCE_OCTAVES, BATCH_OCTAVES = 22, 14
@@ -54,21 +55,17 @@ class HoldCells:
         """Whether the slice has enough leaves for cells (else the rule runs dense)."""
         return self._util.size >= NEAREST
 
-    def leaves_at(self, outer: float, inner: float) -> list[list[float]] | None:
+    def leaves_at(self, log_outer: float, log_inner: float) -> list[list[float]] | None:
         """Candidate leaves of one query; None where cells are not tabulated."""
-        at = (
-            int(cell_index(np, np.log2(outer))),
-            int(cell_index(np, np.log2(inner))),
-        )
-        if at[0] >= self.shape[0] or at[1] >= self.shape[1]:
-            return None
-        if not self.usable:
-            return None
+        at = cell_index(PLAIN, log_outer), cell_index(PLAIN, log_inner)
         found = self._lists.get(at)
-        if found is None:
-            if self.row[at] < 0:
-                self.fill(np.array([outer]), np.array([inner]))
-            found = self._lists[at] = self.near[self.row[at]].tolist()
+        if found is not None:
+            return found
+        if not self.usable or at[0] >= self.shape[0] or at[1] >= self.shape[1]:
+            return None
+        if self.row[at] < 0:
+            self.fill(np.array([2.0**log_outer]), np.array([2.0**log_inner]))
+        found = self._lists[at] = self.near[self.row[at]].tolist()
         return found
 
     def fill(

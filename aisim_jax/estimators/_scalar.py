@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from math import log2, nan, sqrt
+from operator import itemgetter
 
 from ..kernels._bounds import context_sol_ms, generation_sol_ms
 from ..kernels._grid import FLOOR
@@ -84,29 +85,31 @@ class ScalarGrid:
         )
 
     def _held(self, outer: float, inner: float) -> float:
-        leaves = self._cells.leaves_at(outer, inner)
-        if leaves is None:
-            return held_utilisation(
-                self._table.leaves, (self._table.heads, outer, inner)
-            )
+        """Utilisation beyond the grid (see the hold rule)."""
         log_outer, log_inner = log2(outer), log2(inner)
-        distance = [
-            sqrt(square + (lo - log_outer) ** 2 + (li - log_inner) ** 2)
-            for square, lo, li, _ in leaves
-        ]
-        reach = sorted(distance)[4]
+        leaves = self._cells.leaves_at(log_outer, log_inner)
+        if leaves is None:
+            query = (self._table.heads, outer, inner)
+            return held_utilisation(self._table.leaves, query)
+        ranked = []
+        for square, leaf_outer, leaf_inner, util in leaves:
+            a, b = leaf_outer - log_outer, leaf_inner - log_inner
+            ranked.append((square + a * a + b * b, util))
+        ranked.sort(key=_SQUARE)
+        reach = sqrt(ranked[4][0])
         total = blend = 0.0
-        for d, leaf in zip(distance, leaves, strict=True):
+        for square, util in ranked[:4]:
+            d = sqrt(square)
             if d < reach:
                 weight = ((reach - d) / (reach * d + FLOOR)) ** 2
                 total += weight
-                blend += weight * leaf[3]
+                blend += weight * util
         if total > 0:
             return blend / total
-        tied = [
-            leaf[3] for d, leaf in zip(distance, leaves, strict=True) if d <= reach
-        ][:4]
-        return sum(tied) / len(tied)
+        return sum(util for _, util in ranked[:4]) / 4.0
+
+
+_SQUARE = itemgetter(0)
 
 
 class _Cut:
