@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from aisim_jax._errors import InvalidInputError
 from aisim_jax.models import Layout
@@ -21,7 +20,6 @@ from ._single_points import (
 from ._surfaces import SHARED, SurfaceCache
 
 
-Mode = Literal["agg", "static", "static_ctx", "static_gen", "disagg"]
 MODES = ("agg", "static", "static_ctx", "static_gen", "disagg")
 
 
@@ -29,7 +27,7 @@ def estimate(
     model: str,
     system: str,
     backend: str,
-    mode: Mode = "agg",
+    mode: str = "agg",
     *,
     layout: Layout = Layout(),
     isl: int = 1024,

@@ -51,7 +51,7 @@ class Evaluation:
     aggregated: AggregatedPoints | None
     prefill: RolePoints | None
     decode: RolePoints | None
-    codes: tuple[Integer[np.ndarray, " pts"], ...]
+    codes: tuple[Integer[np.ndarray, " _"], ...]
     candidates: Deployments
 
     @property

@@ -165,7 +165,7 @@ def _fastest_of_each_size(
     prefill: RolePoints,
     rows: Rows,
     handover: Bool[np.ndarray, "decode prefill"],
-) -> Rows:
+) -> Integer[np.ndarray, " kept"]:
     """Best prefill rows per (GPUs, hand-over class).
 
     Under a request-latency target a slower pool with a shorter prefill can win, so the

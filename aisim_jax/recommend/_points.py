@@ -94,7 +94,9 @@ def _fit_codes(
     return np.where(has_data, reason, Reason.NO_DATA).astype(np.int8)
 
 
-def per_user(tpot_ms: Values) -> Values:
+def per_user(
+    tpot_ms: Float[np.ndarray, " *pts"],
+) -> Float[np.ndarray, " *pts"]:
     """Tokens/s that one request sees: 1000 / tpot, 0 without a decode phase."""
     return np.where(tpot_ms > 0, 1000.0 / np.where(tpot_ms > 0, tpot_ms, 1.0), 0.0)
 
@@ -173,7 +175,7 @@ def aggregated_points(
         requests_per_s=tokens_per_s / max(later, 1.0),
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_gpu=tokens_per_s / gpus,
-        tokens_per_s_per_user=per_user(metrics.tpot_ms) if osl > 1 else 0.0,
+        tokens_per_s_per_user=per_user(metrics.tpot_ms) * (osl > 1),
         concurrency=grid.batch * ranks,
         num_tokens=np.where(alone, grid.ctx_tokens, resident + grid.ctx_tokens),
         balance=schedule.balance,

@@ -35,7 +35,7 @@ REASON_NAMES = {
 }
 
 
-def count_reasons(*codes: Integer[np.ndarray, " *pts"]) -> dict[str, int]:
+def count_reasons(*codes: Integer[np.ndarray, " _"]) -> dict[str, int]:
     """Points per reason name over all code arrays; reasons that never occur are absent."""
     total = sum(np.bincount(code.ravel(), minlength=len(Reason)) for code in codes)
     return {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from jaxtyping import Integer
 
 from ._evaluation import Evaluation
 from ._experiment import SERVING_MODES, Experiment
@@ -54,7 +55,7 @@ class ExperimentResult:
         return self._records(self.ranked.front)
 
     def _records(
-        self, rows: Iterable[int], ranking: Ranking | None = None
+        self, rows: Integer[np.ndarray, " rows"], ranking: Ranking | None = None
     ) -> tuple[DeploymentRecord, ...]:
         return tuple(
             self.record(int(row), ranking, place) for place, row in enumerate(rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aisim_jax.estimators import OpLevelBatch, compile_batch
@@ -64,7 +63,7 @@ def _open_pool(key: PoolKey) -> Pool:
     return Pool(spec, tables, precision, key.nextn)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SurfaceCache:
     """Least-recently-used pools and their compiled layouts.
 
@@ -116,8 +115,3 @@ def _compile(pool: Pool, layouts: tuple[Layout, ...]) -> Surfaces:
 
 
 SHARED = SurfaceCache()
-
-
-def precision_key(overrides: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Hashable form of precision overrides."""
-    return tuple(sorted(overrides.items()))

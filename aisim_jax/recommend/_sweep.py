@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from aisim_jax._errors import InvalidInputError
 from aisim_jax.systems import load_system, system_names
@@ -37,7 +37,7 @@ def sweep(
     target_concurrency: float | None = None,
     max_gpus: int | None = None,
     strict_sla: bool = False,
-    mode: Literal["complete", "compat"] = "complete",
+    mode: str = "complete",
     serving_modes: Sequence[ServingMode] = SERVING_MODES,
     top_n: int = 5,
     systems_paths: Sequence[str] = (),
