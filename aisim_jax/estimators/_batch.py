@@ -30,7 +30,7 @@ from ..models import Backend, ModelSpec, Precision, build_operations
 from ..models._layout import Layout
 from ..systems import PerfTables
 from ._compile import CompiledLane, compile_lanes
-from ._evaluation import run_chunks
+from ._evaluation import FEW, FEW_CHUNK, MANY_CHUNK, run_chunks
 from ._hold_cells import BATCH_OCTAVES, SEQUENCE_OCTAVES, stack_cells
 from ._scalar import ScalarSteps
 from ._stack import TableWidths, phase_attention, stack_lanes
@@ -63,6 +63,10 @@ class OpLevelBatch:
         self.phases = (
             phase_attention(self.lanes, True),
             phase_attention(self.lanes, False),
+        )
+        self._alive = tuple(
+            np.array([table is not None for table in phase.tables])
+            for phase in self.phases
         )
         self._sparse = np.zeros(len(self.lanes), bool)
         for phase in self.phases:
@@ -97,9 +101,7 @@ class OpLevelBatch:
         Beyond the measured grid it answers where an earlier batched call, or
         `tabulate_hold`, has been; elsewhere NaN.
         """
-        grid = self._stack.context, self._stack.generation
-        near = max(part.near.shape[1] // 4 for part in grid)
-        options = self._options._replace(hold=hold, near=near)
+        options = self._options._replace(hold=hold, near=self._widest())
         return OpLevelSurface(self._stack, options)
 
     def ensure(self, context: float, generation: float, logits: float) -> None:
@@ -134,8 +136,31 @@ class OpLevelBatch:
     def _decode(self, lane, rows, kv_len) -> np.ndarray:
         self.ensure(1, rows.max(initial=1), 1)
         counts = [rows, kv_len]
-        if self.pricer.analytic:
-            return self._pass(_steps.decode_ms, self._options, lane, counts)
+        if self.pricer.analytic or lane.size <= FEW:
+            out = self._evaluate(
+                _steps.decode_ms,
+                lane,
+                counts,
+                lambda left: self._fill_generation(
+                    lane[left], rows[left], kv_len[left]
+                ),
+                self._alive[1],
+            )
+        else:
+            out = self._decode_many(lane, counts)
+        return self._dense(
+            out,
+            lane,
+            rows,
+            kv_len,
+            lambda i: self._scalar(int(lane[i])).decode_ms(
+                int(rows[i]), int(kv_len[i])
+            ),
+        )
+
+    def _decode_many(self, lane, counts) -> np.ndarray:
+        """Inside the grid, beyond it and across its edge with a program each."""
+        rows, kv_len = counts
         low, high = self._decode_limits()
         at = lane, rows.astype(np.int64)
         first, last = decode_span(np, kv_len)
@@ -165,17 +190,9 @@ class OpLevelBatch:
                 self._fill_generation(*(values[left] for values in part))
 
             out[which] = self._held(
-                _steps.decode_ms, part[0], part[1:], fill, grid=grid
+                _steps.decode_ms, part[0], part[1:], fill, self._alive[1], grid=grid
             )
-        return self._dense(
-            out,
-            lane,
-            rows,
-            kv_len,
-            lambda i: self._scalar(int(lane[i])).decode_ms(
-                int(rows[i]), int(kv_len[i])
-            ),
-        )
+        return out
 
     def _decode_limits(self) -> tuple[np.ndarray, np.ndarray]:
         """KV lengths [lanes, rows] between which the decode grid answers."""
@@ -218,7 +235,8 @@ class OpLevelBatch:
             return self._scalar(int(lane[i])).prefill_ms(*counts)
 
         counts = [batch, isl, prefix]
-        out = self._evaluate(_steps.prefill_ms, lane, counts, beyond)
+        alive = self._alive[0]
+        out = self._evaluate(_steps.prefill_ms, lane, counts, beyond, alive)
         return self._dense(out, lane, batch, isl, scalar)
 
     def _mixed(self, lane, work: MixedWork) -> np.ndarray:
@@ -239,7 +257,8 @@ class OpLevelBatch:
             one = MixedWork(*(float(field[i]) for field in work))
             return sum(self._scalar(int(lane[i])).mixed_parts_ms(one))
 
-        out = self._evaluate(_steps.mixed_ms, lane, list(work), beyond)
+        alive = self._alive[0]
+        out = self._evaluate(_steps.mixed_ms, lane, list(work), beyond, alive)
         length = np.maximum(work.tokens + work.prefix, work.new + work.cached)
         return self._dense(
             out,
@@ -319,20 +338,40 @@ class OpLevelBatch:
         lane: Int[np.ndarray, " n"],
         counts: Sequence,
         beyond: Callable[[np.ndarray], None],
+        alive: np.ndarray,
     ) -> Float[np.ndarray, " n"]:
-        """Inside the grid first, then what is left with the hold rule."""
-        out = self._pass(function, self._options, lane, counts)
-        again = np.flatnonzero(np.isnan(out))
-        if again.size == 0 or self.pricer.analytic:
+        """All queries; `beyond` tabulates hold cells of the queries that it is given.
+
+        `alive` [lanes]: whether the phase that matters has a price at all.
+        """
+        if self.pricer.analytic or lane.size > FEW:
+            out = self._pass(function, self._options, lane, counts)
+            again = np.flatnonzero(np.isnan(out) & alive[lane])
+            if again.size and not self.pricer.analytic:
+                out[again] = self._held(
+                    function,
+                    lane[again],
+                    [c[again] for c in counts],
+                    lambda left: beyond(again[left]),
+                    alive,
+                    grid=True,
+                )
             return out
-        out[again] = self._held(
-            function,
-            lane[again],
-            [c[again] for c in counts],
-            lambda left: beyond(again[left]),
-            grid=True,
-        )
+        out = self._pass(function, self._all_rules(), lane, counts, FEW_CHUNK)
+        again = np.flatnonzero(np.isnan(out) & alive[lane])
+        if again.size:
+            beyond(again)
+            part = [c[again] for c in counts]
+            options = self._all_rules()
+            out[again] = self._pass(function, options, lane[again], part, FEW_CHUNK)
         return out
+
+    def _widest(self) -> int:
+        grids = (self._stack.context, self._stack.generation)
+        return max(part.near.shape[1] // 4 for part in grids)
+
+    def _all_rules(self) -> Options:
+        return self._options._replace(grid=True, hold=True, near=self._widest())
 
     def _held(
         self,
@@ -340,22 +379,19 @@ class OpLevelBatch:
         lane: Int[np.ndarray, " n"],
         counts: Sequence,
         fill: Callable[[np.ndarray], None],
+        alive: np.ndarray,
         *,
         grid: bool,
     ) -> Float[np.ndarray, " n"]:
         """Queries beyond the grid: few leaves first, new cells tabulated, then many."""
         out = np.full(lane.size, np.nan)
         for attempt in range(3):
-            left = np.flatnonzero(np.isnan(out))
+            left = np.flatnonzero(np.isnan(out) & alive[lane])
             if left.size == 0:
                 break
             if attempt == 1:
                 fill(left)
-            grids = (self._stack.context, self._stack.generation)
-            widest = max(part.near.shape[1] // 4 for part in grids)
-            near = widest if attempt == 2 else NARROW
-            if attempt == 2 and widest == NARROW:
-                break
+            near = NARROW if attempt < 2 else self._widest()
             options = self._options._replace(grid=grid, hold=True, near=near)
             out[left] = self._pass(
                 function, options, lane[left], [c[left] for c in counts]
@@ -383,8 +419,10 @@ class OpLevelBatch:
             )
         return self._scalars[lane]
 
-    def _pass(self, function, options: Options, lane, counts) -> np.ndarray:
-        return run_chunks(self._stack, function, options, lane, counts)
+    def _pass(
+        self, function, options: Options, lane, counts, chunk: int = MANY_CHUNK
+    ) -> np.ndarray:
+        return run_chunks(self._stack, function, options, lane, counts, chunk)
 
 
 def _broadcast(lane, *counts) -> list[np.ndarray]:

@@ -1,6 +1,8 @@
-"""Running step kernels over arrays of queries, in chunks of few sizes.
+"""Running step kernels over arrays of queries, in chunks of fixed sizes.
 
-The compile key is (stack shapes, static options, chunk size).
+The compile key is (stack shapes, static options, chunk size). Few queries use one
+program that knows every rule, so that a command compiles little; many use programs that
+know one side of the measured grid each, so that neither side pays for the other.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from .._precision import precision
 from ..kernels._steps import Options, StepStack, over_queries
 
 
-CHUNKS = (256, 4096)
+FEW = 16384  # queries up to which one program answers everything
+FEW_CHUNK, MANY_CHUNK = 1024, 4096
 
 
 @partial(jax.jit, static_argnames=("function", "options"))
@@ -30,10 +33,10 @@ def run_chunks(
     options: Options,
     lane: Int[np.ndarray, " n"],
     counts: Sequence[Float[np.ndarray, " n"]],
+    chunk: int,
 ) -> Float[np.ndarray, " n"]:
     """`function` at every query, padded to whole chunks."""
     size = lane.size
-    chunk = next((c for c in CHUNKS if size <= c), CHUNKS[-1])
     out = np.empty(size)
     arrays = [lane.astype(np.int32), *counts]
     with precision():

@@ -121,7 +121,7 @@ def stack_cells(
     """One cell map per member and one shared list of candidate rows, padded."""
     leaves = [leaf for member in members for leaf in member.near]
     widths = np.array([leaf.shape[0] for leaf in leaves], np.int64)
-    width = max(int(widths.max(initial=0)), NARROW)
+    width = max(int(widths.max(initial=0)), 2 * NARROW)
     cells = np.full(
         (_power_of_two(len(members)), *cell_shape(is_context)), -1, np.int32
     )
