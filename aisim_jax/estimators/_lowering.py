@@ -7,7 +7,7 @@ every fallback, and keeps the list's order and names so that a step can be broke
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .._errors import MissingPerfDataError
 from ..models._operations import (
@@ -20,7 +20,7 @@ from ..models._operations import (
     Operation,
     Overlap,
 )
-from ._attention import AttentionTable, prepare_attention
+from ._attention import AttentionOperation, AttentionTable, prepare_attention
 from ._token_curves import TokenOperation, TokenPricer
 
 
@@ -92,9 +92,18 @@ def _terms(pricer: TokenPricer, op: Operation) -> tuple[Term, ...]:
     if isinstance(op, Overlap):
         return (OverlapTerm(_side(op.left), _side(op.right)),)
     if isinstance(op, AttentionKinds):
-        table = prepare_attention(pricer.tables, op, analytic=pricer.analytic)
-        return (AttentionTerm(op, table),)
+        return (AttentionTerm(op, _attention(pricer, op)),)
     return (TokenTerm(op, op.name.endswith("logits_gemm")),)
+
+
+def _attention(pricer: TokenPricer, op: AttentionOperation) -> AttentionTable:
+    """The slice that serves `op`, prepared once per pricer and distinct operation."""
+    key = replace(op, name="", scale=1.0)
+    if key not in pricer.prepared:
+        pricer.prepared[key] = prepare_attention(
+            pricer.tables, op, analytic=pricer.analytic
+        )
+    return pricer.prepared[key]
 
 
 def _side(parts: tuple[Operation, ...]) -> tuple[TokenTerm, ...]:

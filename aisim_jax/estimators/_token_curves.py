@@ -7,7 +7,7 @@ an integer array of token counts; NaN where no table serves the point.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 from jaxtyping import Float
@@ -66,6 +66,7 @@ class TokenPricer:
         self.tables = tables
         self.spec = tables.spec
         self.analytic = analytic
+        self.prepared: dict[object, Any] = {}  # attention slices, by operation
         self._gemms: dict[str, GemmSites | None] = {}
 
     def curve(self, op: TokenOperation, tokens: np.ndarray) -> Float[np.ndarray, " n"]:
