@@ -163,7 +163,10 @@ def test_a_sweep_prints_as_json_and_csv():
     ("changes", "message"),
     [
         ({"ttft_ms": 1.0}, "the best reach TTFT"),
-        ({"strict_sla": True, "request_latency_ms": 100.0}, "a request latency of 100 ms"),
+        (
+            {"strict_sla": True, "request_latency_ms": 100.0},
+            "a request latency of 100 ms",
+        ),
         ({"strict_sla": True, "tpot_ms": 0.5}, "the best reach TTFT"),
     ],
 )
@@ -205,3 +208,12 @@ def test_bad_questions_are_refused_in_one_sentence(changes, message):
     question = {"models": "Qwen/Qwen3-8B", "systems": "h200_sxm", "backends": "vllm"}
     with pytest.raises(AisimError, match=message):
         sweep(**{**question, **changes})
+
+
+def test_one_output_token_is_swept_without_a_decode_phase():
+    from aisim_jax.recommend import sweep
+
+    result = sweep("Qwen/Qwen3-8B", "h200_sxm", "vllm", gpus=2, isl=512, osl=1)
+    assert result.chosen.serving_mode == "agg"
+    assert result.chosen.tpot_ms == 0.0 < result.chosen.requests_per_s
+    assert "needs a decode phase" in result.failures["disagg"]

@@ -69,7 +69,7 @@ def evaluate_aggregated(
 ) -> Evaluation:
     """Evaluate an aggregated experiment; complete unless `compat`."""
     grid = aggregated_axes(question)
-    points = aggregated_points(question, pool.surfaces, pool.lanes, grid)
+    points = aggregated_points(question, pool.surfaces, pool.lanes, grid, compat=compat)
     if compat:
         points = points._replace(reason=_visited_codes(question, points, grid))
     codes = aggregated_codes(question, points)

@@ -124,8 +124,14 @@ def aggregated_points(
     surfaces: Surfaces,
     lanes: Integer[np.ndarray, " cands"],
     grid: AggregatedGrid,
+    *,
+    compat: bool = False,
 ) -> AggregatedPoints:
-    """Price every layout of `lanes` at every grid point; steps are priced once each."""
+    """Price every layout of `lanes` at every grid point; steps are priced once each.
+
+    Rates count osl - 1 tokens per request, as the compatible tables do; a request of
+    one output token counts it and has no TPOT, except in those tables.
+    """
     engine = question.parameters.engine(question.backend)
     isl, osl, later = question.isl, question.osl, max(question.osl - 1.0, 0.0)
     progress = question.tokens_per_step
@@ -160,6 +166,9 @@ def aggregated_points(
         lanes[:, None], footprint, fraction=question.memory_fraction
     )
     tokens_per_s = metrics.tokens_per_s * ranks
+    if osl == 1 and not compat:
+        metrics = metrics._replace(tpot_ms=np.zeros_like(metrics.tpot_ms))
+        tokens_per_s = 1000.0 / metrics.batch_ms * grid.batch * ranks
     has_data = np.isfinite(metrics.ttft_ms) & np.isfinite(metrics.tpot_ms)
     columns = AggregatedPoints(
         layout=lanes[:, None],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aisim_jax._errors import AisimError, InfeasibleError
+from aisim_jax._errors import AisimError, InfeasibleError, InvalidInputError
 
 from ._evaluation import evaluate_aggregated, evaluate_disaggregated
 from ._experiment import Experiment
@@ -41,6 +41,7 @@ def run_experiments(
     errors: dict[str, AisimError] = {}
     for name, question in questions.items():
         try:
+            _require_decode_phase(question)
             plans[name] = {
                 role: plan_role(question, role, cache, compat=mode == "compat")
                 for role in ROLES[question.serving_mode]
@@ -85,6 +86,14 @@ def run_experiments(
         by_load=load is not None,
         compat=mode == "compat",
     )
+
+
+def _require_decode_phase(question: Experiment) -> None:
+    if question.serving_mode == "disagg" and question.osl < 2:
+        raise InvalidInputError(
+            f"osl={question.osl}: disaggregated serving needs a decode phase of at least "
+            "2 output tokens; raise osl or serve aggregated"
+        )
 
 
 def require_answer(result: SweepResult) -> SweepResult:

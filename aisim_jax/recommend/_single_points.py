@@ -154,7 +154,7 @@ def estimate_static(
     prefill_ms = decode_ms = none
     if mode != "static_gen":
         prefill_ms = prices.prefill_ms(LANE, float(batch), float(isl), float(prefix))
-    if mode != "static_ctx":
+    if mode != "static_ctx" and osl > 1:
         decode_ms = prices.decode_sum_ms(
             LANE, batch, isl, osl, question.parameters.decode_stride_tokens
         )
