@@ -13,6 +13,7 @@ from aisim_jax.models import Layout
 
 from ._deployments import Deployments, as_table, from_points
 from ._experiment import Experiment
+from ._layouts import Role
 from ._limits import aggregated_codes, role_codes
 from ._pairs import compatible_pairs, complete_pairs, pairable, replica_limits
 from ._points import (
@@ -58,6 +59,17 @@ class Evaluation:
     def evaluated(self) -> int:
         """Points that have a reason code."""
         return sum(code.size for code in self.codes)
+
+    def table(self, role: str) -> AggregatedPoints | RolePoints:
+        """Points of "agg", "prefill" or "decode"."""
+        tables = {
+            "agg": self.aggregated,
+            "prefill": self.prefill,
+            "decode": self.decode,
+        }
+        found = tables[role]
+        assert found is not None, role
+        return found
 
     def layouts(self, role: str) -> tuple[Layout, ...]:
         """Layouts that the points' `layout` column indexes."""
@@ -117,21 +129,11 @@ def evaluate_disaggregated(
     question: Experiment, prefill_pool: PoolView, decode_pool: PoolView, *, compat: bool
 ) -> Evaluation:
     """Evaluate a disaggregated experiment; complete unless `compat`."""
-    pools = {"prefill": prefill_pool, "decode": decode_pool}
-    prefill, decode = (
-        role_points(
-            question,
-            pool.surfaces,
-            pool.lanes,
-            role,
-            role_batches(question, role),
-            compat=compat,
-        )
-        for role, pool in pools.items()
-    )
+    prefill = _role(question, prefill_pool, "prefill", compat)
+    decode = _role(question, decode_pool, "decode", compat)
     if compat:
         prefill, decode = _until_first_stop(prefill), _until_first_stop(decode)
-    layouts = tuple(pool.surfaces.layouts for pool in pools.values())
+    layouts = prefill_pool.surfaces.layouts, decode_pool.surfaces.layouts
     node_gpus = prefill_pool.surfaces.pool.tables.spec.gpus_per_node
     large_ep = prefill_pool.large_ep or decode_pool.large_ep
     limits = replica_limits(question, compat=compat, large_ep=large_ep)
@@ -158,7 +160,15 @@ def evaluate_disaggregated(
         )
         for points, other in ((prefill, decode), (decode, prefill))
     )
+    pools = {"prefill": prefill_pool, "decode": decode_pool}
     return Evaluation(pools, None, prefill, decode, codes, candidates)
+
+
+def _role(question: Experiment, pool: PoolView, role: Role, compat: bool) -> RolePoints:
+    batches = role_batches(question, role)
+    return role_points(
+        question, pool.surfaces, pool.lanes, role, batches, compat=compat
+    )
 
 
 def _until_first_stop(points: RolePoints) -> RolePoints:

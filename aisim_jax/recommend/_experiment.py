@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from .._errors import InvalidInputError
 from ._grids import Target, latency_targets, tpot_targets
 from ._parameters import BACKENDS, COMPAT, SweepParameters
 
 
-ServingMode = Literal["agg", "disagg"]
-SERVING_MODES: tuple[ServingMode, ...] = ("agg", "disagg")
+SERVING_MODES = ("agg", "disagg")
 Sizes = Mapping[str, Sequence[int]]
 
 
@@ -36,7 +34,7 @@ class Experiment:
     model: str
     system: str
     backend: str
-    serving_mode: ServingMode
+    serving_mode: str
     total_gpus: int
     isl: int
     osl: int

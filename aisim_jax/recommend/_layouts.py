@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 
 from .._errors import InvalidInputError
 from ..models._layout import Layout
-from ._parameters import Backend
 
 
 Role = Literal["agg", "prefill", "decode"]
@@ -46,7 +45,7 @@ def _union(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
 
 
 def _with_large_ep(
-    lists: LayoutLists, backend: Backend, role: Role, covered: Sequence[int]
+    lists: LayoutLists, backend: str, role: Role, covered: Sequence[int]
 ) -> LayoutLists:
     """Unite the lists with expert-parallel sizes beyond one node."""
     if backend == "vllm":
@@ -69,7 +68,7 @@ def _with_large_ep(
 
 
 def default_lists(
-    backend: Backend,
+    backend: str,
     *,
     has_experts: bool,
     role: Role = "agg",
@@ -101,7 +100,7 @@ def default_lists(
 
 
 def override_lists(
-    lists: LayoutLists, given: Mapping[str, Sequence[int]], backend: Backend
+    lists: LayoutLists, given: Mapping[str, Sequence[int]], backend: str
 ) -> LayoutLists:
     """Replace dimensions by the user's own candidates (ascending, distinct, >= 1)."""
     for name, sizes in given.items():
@@ -126,7 +125,7 @@ def override_lists(
 
 @lru_cache(maxsize=256)
 def candidate_layouts(
-    lists: LayoutLists, backend: Backend, *, has_experts: bool, total_gpus: int
+    lists: LayoutLists, backend: str, *, has_experts: bool, total_gpus: int
 ) -> tuple[Layout, ...]:
     """Layouts of one worker in enumeration order: tp outermost, cp innermost.
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool
 
 from ._evaluation import Evaluation
 from ._experiment import Experiment
+from ._pairs import pairable
 from ._points import AggregatedPoints, RolePoints
 from ._reasons import Reason
 
@@ -29,20 +31,11 @@ def describe_failure(question: Experiment, evaluation: Evaluation) -> Failure:
     for role, pool in evaluation.pools.items():
         if pool.lanes.size == 0:
             return Failure("no_layout", _no_layout(question, role, evaluation, place))
-    for role, points in _tables(evaluation).items():
-        failure = _nothing_fits(role, points, evaluation, place)
+    for role in evaluation.pools:
+        failure = _nothing_fits(role, evaluation.table(role), evaluation, place)
         if failure is not None:
             return failure
     return _missed_limits(question, evaluation, place)
-
-
-def _tables(evaluation: Evaluation) -> dict[str, AggregatedPoints | RolePoints]:
-    tables = {
-        "agg": evaluation.aggregated,
-        "prefill": evaluation.prefill,
-        "decode": evaluation.decode,
-    }
-    return {role: table for role, table in tables.items() if table is not None}
 
 
 def _no_layout(
@@ -66,7 +59,7 @@ def _nothing_fits(
     place: str,
 ) -> Failure | None:
     """A failure of data or memory, when no point of `role` passes both."""
-    passed = ~np.isin(points.reason, (Reason.NO_DATA, Reason.MEMORY, Reason.KV_ROOM))
+    passed = points.reason == Reason.MEETS
     if passed.any():
         return None
     priced = points.reason != Reason.NO_DATA
@@ -99,40 +92,52 @@ def _nothing_fits(
 
 
 def _missed_limits(question: Experiment, evaluation: Evaluation, place: str) -> Failure:
-    if question.serving_mode == "agg":
-        assert evaluation.aggregated is not None
+    if evaluation.aggregated is not None:
         points = evaluation.aggregated
         usable = points.reason == Reason.MEETS
         ttft_ms, tpot_ms = points.ttft_ms[usable].min(), points.tpot_ms[usable].min()
         latency_ms = points.request_latency_ms[usable].min()
     else:
-        assert evaluation.prefill is not None and evaluation.decode is not None
-        p_good = evaluation.prefill.reason == Reason.MEETS
-        d_good = evaluation.decode.reason == Reason.MEETS
-        smallest = int(
-            evaluation.prefill.gpus[p_good].min() + evaluation.decode.gpus[d_good].min()
-        )
+        prefill, decode = evaluation.table("prefill"), evaluation.table("decode")
+        p_good, d_good = prefill.reason == Reason.MEETS, decode.reason == Reason.MEETS
+        smallest = _smallest_replica(question, evaluation, p_good, d_good)
         if smallest > (question.max_replica_gpus or question.total_gpus):
             return Failure(
                 "gpus",
                 f"{place}: the smallest prefill and decode workers that fit in memory "
-                f"need {smallest} GPUs together; give at least {smallest} GPUs or serve "
-                "aggregated",
+                f"and can work together need {smallest:.0f} GPUs; give at least "
+                f"{smallest:.0f} GPUs or serve aggregated",
             )
-        ttft_ms = (
-            question.parameters.ttft_correction
-            * evaluation.prefill.ttft_ms[p_good].min()
-        )
-        tpot_ms = evaluation.decode.tpot_ms[d_good].min()
+        correction = question.parameters.ttft_correction
+        ttft_ms = correction * prefill.ttft_ms[p_good].min()
+        tpot_ms = decode.tpot_ms[d_good].min()
         latency_ms = ttft_ms + tpot_ms * (question.osl - 1)
     if question.request_latency_ms is not None:
         limit = f"a request latency of {question.request_latency_ms:g} ms"
         best = f"the best reaches {latency_ms:.1f} ms"
     else:
-        limit = f"TTFT {question.ttft_ms:g} ms and TPOT {question.tpot_ms:g} ms"
+        first = "" if question.ttft_ms is None else f"TTFT {question.ttft_ms:g} ms and "
+        limit = f"{first}TPOT {question.tpot_ms:g} ms"
         best = f"the best reach TTFT {ttft_ms:.1f} ms and TPOT {tpot_ms:.2f} ms"
     return Failure(
         "latency",
         f"{place}: no {question.serving_mode} deployment meets {limit}; {best} "
         "(not necessarily together); relax the limit or use more GPUs per worker",
     )
+
+
+def _smallest_replica(
+    question: Experiment,
+    evaluation: Evaluation,
+    p_good: Bool[np.ndarray, " prefill"],
+    d_good: Bool[np.ndarray, " decode"],
+) -> float:
+    """GPUs of the smallest pair of workers that can hand a cache over; inf if none."""
+    prefill, decode = evaluation.table("prefill"), evaluation.table("decode")
+    layouts = evaluation.layouts("prefill"), evaluation.layouts("decode")
+    node_gpus = evaluation.pools["prefill"].surfaces.pool.tables.spec.gpus_per_node
+    handover = pairable(question, *layouts, node_gpus)
+    d_layout, p_layout = decode.layout[d_good], prefill.layout[p_good]
+    total = decode.gpus[d_good][:, None] + prefill.gpus[p_good]
+    pairs = np.where(handover[np.ix_(d_layout, p_layout)], total, np.inf)
+    return float(pairs.min(initial=np.inf))

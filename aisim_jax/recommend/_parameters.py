@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from aisim_jax.kernels import QueuePolicy, RoleConstants, XpuQueuePolicy
 
 
-Backend = Literal["trtllm", "sglang", "vllm"]
-BACKENDS: tuple[Backend, ...] = ("trtllm", "sglang", "vllm")
+BACKENDS = ("trtllm", "sglang", "vllm")
 
 
 class SchedulePolicy(NamedTuple):
@@ -104,7 +103,7 @@ class SweepParameters(NamedTuple):
             self.prefill_degradation, self.decode_degradation, self.ttft_correction
         )
 
-    def engine(self, backend: Backend) -> EnginePolicy:
+    def engine(self, backend: str) -> EnginePolicy:
         """Constants of `backend`."""
         return {"trtllm": self.trtllm, "sglang": self.sglang, "vllm": self.vllm}[
             backend

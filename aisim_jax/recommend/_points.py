@@ -188,8 +188,8 @@ def aggregated_points(
         concurrency=grid.batch * ranks,
         num_tokens=np.where(alone, grid.ctx_tokens, resident + grid.ctx_tokens),
         balance=schedule.balance,
-        memory_gib=footprint.total,
-        missing_gib=verdict.missing,
+        memory_gib=np.asarray(footprint.total),
+        missing_gib=np.asarray(verdict.missing),
         reason=_fit_codes(has_data, verdict),
     )
     return AggregatedPoints(*_flattened(columns, (lanes.size, grid.batch.size)))
@@ -289,8 +289,8 @@ def role_points(
         size,
         *row,
         concurrency=concurrency,
-        memory_gib=footprint.total,
-        missing_gib=verdict.missing,
+        memory_gib=np.asarray(footprint.total),
+        missing_gib=np.asarray(verdict.missing),
         reason=_fit_codes(np.isfinite(spent_ms), verdict),
     )
 

@@ -37,7 +37,7 @@ REASON_NAMES = {
 
 def count_reasons(*codes: Integer[np.ndarray, " _"]) -> dict[str, int]:
     """Points per reason name over all code arrays; reasons that never occur are absent."""
-    total = sum(np.bincount(code.ravel(), minlength=len(Reason)) for code in codes)
+    total = np.bincount(np.concatenate(codes), minlength=len(Reason))
     return {
         REASON_NAMES[reason]: int(total[reason]) for reason in Reason if total[reason]
     }

@@ -111,14 +111,9 @@ class ExperimentResult:
 
     def _worker(self, role: str, point: int, workers: int) -> WorkerRecord:
         evaluation = self.evaluation
-        tables = {
-            "agg": evaluation.aggregated,
-            "prefill": evaluation.prefill,
-            "decode": evaluation.decode,
-        }
-        points = tables[role]
-        assert points is not None
-        budget = evaluation.aggregated.ctx_tokens[point] if role == "agg" else 0
+        aggregated = evaluation.aggregated
+        points = evaluation.table(role)
+        budget = 0 if aggregated is None else aggregated.ctx_tokens[point]
         layout = evaluation.layouts(role)[points.layout[point]]
         pool = evaluation.pools[role].surfaces.pool
         return WorkerRecord(

@@ -209,27 +209,12 @@ def estimate_disaggregated(
     cache: SurfaceCache,
 ) -> PointEstimate:
     """A prefill and a decode pool together."""
-    rows: list[RolePoints] = []
-    surfaces = []
-    roles: tuple[tuple[Role, PoolChoice], ...]
-    roles = (("prefill", prefill), ("decode", decode))
-    for role, choice in roles:
-        _check_batch(choice.batch, choice.layout)
-        own = one_layout(question, role, choice.layout, cache)
-        points = role_points(
-            question,
-            own,
-            LANE,
-            role,
-            np.array([float(choice.batch)]),
-            compat=compat,
-        )
-        _require_fit(question, points, choice.layout)
-        rows.append(points)
-        surfaces.append(own)
+    p_surfaces, p_row = _role_row(question, "prefill", prefill, compat, cache)
+    d_surfaces, d_row = _role_row(question, "decode", decode, compat, cache)
     found = from_pairs(
         question,
-        *rows,
+        p_row,
+        d_row,
         LANE,
         LANE,
         np.array([prefill.workers]),
@@ -237,23 +222,38 @@ def estimate_disaggregated(
     )
     if compat:
         found = type(found)(*(rounded(x) if x.dtype.kind == "f" else x for x in found))
-    footprint = surfaces[1].memory.decode_gib(
+    footprint = d_surfaces.memory.decode_gib(
         LANE, decode.batch, question.isl, question.osl
     )
     return PointEstimate(
         mode="disagg",
-        version=surfaces[0].pool.version,
+        version=p_surfaces.pool.version,
         gpus=int(found.gpus[0]),
         memory_gib=_memory(footprint),
-        kv_oom=bool(any(row.reason[0] == Reason.KV_ROOM for row in rows)),
-        missing_gib=float(max(row.missing_gib[0] for row in rows)),
+        kv_oom=bool(Reason.KV_ROOM in (p_row.reason[0], d_row.reason[0])),
+        missing_gib=float(max(p_row.missing_gib[0], d_row.missing_gib[0])),
         schedule={
-            "prefill_requests_per_s": float(rows[0].requests_per_s[0]),
-            "decode_requests_per_s": float(rows[1].requests_per_s[0]),
-            "prefill_memory_gib": float(rows[0].memory_gib[0]),
+            "prefill_requests_per_s": float(p_row.requests_per_s[0]),
+            "decode_requests_per_s": float(d_row.requests_per_s[0]),
+            "prefill_memory_gib": float(p_row.memory_gib[0]),
         },
         **_rates(found),
     )
+
+
+def _role_row(
+    question: Experiment,
+    role: Role,
+    choice: PoolChoice,
+    compat: bool,
+    cache: SurfaceCache,
+) -> tuple[Surfaces, RolePoints]:
+    _check_batch(choice.batch, choice.layout)
+    surfaces = one_layout(question, role, choice.layout, cache)
+    batch = np.array([float(choice.batch)])
+    row = role_points(question, surfaces, LANE, role, batch, compat=compat)
+    _require_fit(question, row, choice.layout)
+    return surfaces, row
 
 
 def _rates(table: AggregatedPoints | Deployments) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import Any
 from aisim_jax._errors import InvalidInputError
 from aisim_jax.systems import load_system, system_names
 
-from ._experiment import SERVING_MODES, Experiment, ServingMode, Sizes
+from ._experiment import SERVING_MODES, Experiment, Sizes
 from ._parameters import BACKENDS, COMPAT
 from ._picking import Load, check_load
 from ._result import SweepResult
@@ -38,7 +38,7 @@ def sweep(
     max_gpus: int | None = None,
     strict_sla: bool = False,
     mode: str = "complete",
-    serving_modes: Sequence[ServingMode] = SERVING_MODES,
+    serving_modes: Sequence[str] = SERVING_MODES,
     top_n: int = 5,
     systems_paths: Sequence[str] = (),
     database_mode: str = "SILICON",
@@ -145,7 +145,7 @@ def _load(
 
 
 def _question(
-    place: tuple[str, str, str, ServingMode],
+    place: tuple[str, str, str, str],
     gpus: int | None,
     load: Load | None,
     layouts: Mapping[str, Sizes],
