@@ -144,8 +144,8 @@ def _power_of_two(count: int) -> int:
 
 
 def _row_bucket(rows: int) -> int:
-    """256, 1024, 4096, ...: few sizes, so that growing a table seldom recompiles."""
-    size = 256
+    """4096, 16384, ...: few sizes, so that growing a table seldom recompiles."""
+    size = 4096
     while size < rows:
         size *= 4
     return size
