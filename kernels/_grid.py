@@ -8,7 +8,6 @@ the boundary.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -62,12 +61,12 @@ NARROW = 8  # leaves of an ordinary cell
 WIDE_ROW = 1 << 24  # added to the row of a cell that lists more
 
 
-def cell_index(xp: ModuleType, log2_value: Any) -> Any:
+def cell_index(xp: Any, log2_value: Any) -> Any:
     """Cell of a log2 coordinate; a cell's leaves allow for twice the edge tolerance."""
     return xp.floor(log2_value * CELLS_PER_OCTAVE + CELL_EDGE)
 
 
-def segment_lines(xp: ModuleType, value: Any, inner: Any, low: Any, high: Any) -> Any:
+def segment_lines(xp: Any, value: Any, inner: Any, low: Any, high: Any) -> Any:
     """(intercept, slope) of each row segment from values at the inner keys.
 
     value[..., inner] holds the row's own line at every key in [low, high]; elsewhere both
