@@ -45,6 +45,12 @@ def swept(name, mode="compat", systems_paths=()):
     )
 
 
+def chosen(result):
+    """The chosen deployment; there has to be one."""
+    assert result.chosen is not None
+    return result.chosen
+
+
 def recorded_key(row):
     if "parallel" in row:
         return (row["backend"], row["parallel"], row["bs"], row["ctx_tokens"])
@@ -84,7 +90,7 @@ def check_records(records, table):
             if name in row:
                 value = getattr(record, field)
                 assert abs(value - row[name]) <= RELATIVE * abs(row[name]), (key, name)
-        memory = row.get("memory", row.get("(p)memory"))
+        memory = row["memory"] if "memory" in row else row["(p)memory"]
         worker = record.workers[0]
         assert abs(worker.memory_gib - memory) <= RELATIVE * memory
 
@@ -98,7 +104,7 @@ def check_sweep(result, figures, modes):
         for kind, records in (("top", result.best), ("pareto", result.pareto)):
             if name in figures[kind]:
                 check_records(records(mode), figures[kind][name])
-    assert result.chosen.serving_mode == modes[figures["chosen"]]
+    assert chosen(result).serving_mode == modes[figures["chosen"]]
     kept = {(c["mode"], c["backend"]): c["rows_kept"] for c in figures["candidates"]}
     ours = {
         (e.question.serving_mode, e.question.backend): e.ranked.candidates.size

@@ -262,3 +262,58 @@ def test_metrics_are_differentiable_in_step_times_and_constants():
         slope = (bumped(1e-4) - bumped(-1e-4)) / 2e-4
         np.testing.assert_allclose(float(gradient[0]), slope, rtol=1e-6)
         assert all(np.all(np.asarray(part) > 0) for part in gradient)
+
+
+def test_steady_state_is_differentiable_and_equals_the_grid():
+    import jax
+    import jax.numpy as jnp
+
+    from aisim_jax import precision
+    from aisim_jax.models import Layout
+    from aisim_jax.recommend import COMPAT, steady_state
+
+    figures, entry, column = next(aggregated_tuples("grid_agg_trtllm_tight"))
+    inputs = figures["inputs"]
+    place = {
+        "isl": inputs["isl"],
+        "osl": inputs["osl"],
+        "layout": Layout(*entry["tuple"]),
+        "layers": entry["layers"],
+        "backend": inputs["backend_name"],
+    }
+    points = column["b"], column["ctx"]
+    state = steady_state(column["mix_ms"], column["genonly_ms"], *points, **place)
+    close(state.ttft_ms, column["ttft"])
+    close(state.tokens_per_s_per_gpu, column["tokens_s"])
+
+    @jax.jit
+    def total(scale, divisor):
+        queue = COMPAT.trtllm.queue._replace(queue_steps_divisor=divisor)
+        parameters = COMPAT._replace(trtllm=COMPAT.trtllm._replace(queue=queue))
+        state = steady_state(
+            jnp.asarray(column["mix_ms"]) * scale,
+            jnp.asarray(column["genonly_ms"]) * scale,
+            *points,
+            parameters=parameters,
+            **place,
+        )
+        return state.ttft_ms.sum() + state.tpot_ms.sum(), state.tokens_per_s_per_gpu
+
+    with precision():
+        slope = jax.grad(lambda *a: total(*a)[0], argnums=(0, 1))(1.0, 20.0)
+        for which, step in ((0, 1e-5), (1, 1e-4)):
+            up, down = (
+                float(
+                    total(
+                        *(
+                            x + sign * step * (i == which)
+                            for i, x in enumerate((1.0, 20.0))
+                        )
+                    )[0]
+                )
+                for sign in (1, -1)
+            )
+            difference = (up - down) / (2 * step)
+            np.testing.assert_allclose(float(slope[which]), difference, rtol=1e-6)
+        slower = np.asarray(total(1.1, 20.0)[1])
+    close(slower * 1.1, np.asarray(state.tokens_per_s_per_gpu))

@@ -84,7 +84,8 @@ def test_kept_deployments_equal_the_recorded_result(name):
             decode.tpot_ms[d],
             prefill.requests_per_s[p],
             decode.requests_per_s[d],
-            *workers,
+            workers[0],
+            workers[1],
             osl - 1.0,
             COMPAT.roles,
         )

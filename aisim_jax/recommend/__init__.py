@@ -23,5 +23,8 @@ from ._schedule import schedule_batch as schedule_batch
 from ._schedule import schedule_xpu as schedule_xpu
 from ._single_points import PointEstimate as PointEstimate
 from ._single_points import PoolChoice as PoolChoice
+from ._steady_state import SteadyState as SteadyState
+from ._steady_state import point_schedule as point_schedule
+from ._steady_state import steady_state as steady_state
 from ._surfaces import SurfaceCache as SurfaceCache
 from ._sweep import sweep as sweep
