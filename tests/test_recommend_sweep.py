@@ -198,6 +198,7 @@ def test_missed_limits_name_what_can_be_reached(changes, message):
         ({"accepted": 1.0}, "nextn=0"),
         ({"backends": "llamacpp"}, "llamacpp"),
         ({"systems": "h300"}, "h300"),
+        ({"systems": "b60"}, "Intel XPU"),
         ({"models": "no/such-model"}, "no/such-model"),
         ({"layouts": {"encoder": {"tp": [1]}}}, "roles are agg"),
     ],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aisim_jax._errors import AisimError
+from aisim_jax._errors import AisimError, UnsupportedError
 from aisim_jax.models import Layout, check_layout
 
 from ._evaluation import PoolView
@@ -23,6 +23,7 @@ from ._layouts import (
 from ._surfaces import Pool, PoolKey, SurfaceCache
 
 
+XPU_SYSTEMS = frozenset({"b60"})
 ROLES: dict[str, tuple[Role, ...]] = {"agg": ("agg",), "disagg": ("prefill", "decode")}
 
 
@@ -69,6 +70,11 @@ def plan_role(
     measured; these are set aside too, not priced as something else.
     """
     key = pool_key(question, role)
+    if key.system in XPU_SYSTEMS:
+        raise UnsupportedError(
+            f"{key.system}: the scheduler of Intel XPU engines is not swept; use a system "
+            "with NVIDIA GPUs"
+        )
     pool = cache.pool(key)
     experts = pool.spec.is_moe
     covered = large_ep_sizes(
