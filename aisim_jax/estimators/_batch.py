@@ -406,8 +406,9 @@ class OpLevelBatch:
         length: np.ndarray,
         scalar: Callable[[int], float],
     ) -> np.ndarray:
-        """What no cell covers (huge batches or lengths, tiny slices), one by one."""
+        """What no cell covers (huge or no length, tiny slices), one by one."""
         far = (batch >= 1 << BATCH_OCTAVES - 1) | (length >= 1 << SEQUENCE_OCTAVES - 1)
+        far |= length < 1
         for i in np.flatnonzero(np.isnan(out) & (far | self._sparse[lane])):
             out[i] = scalar(int(i))
         return out

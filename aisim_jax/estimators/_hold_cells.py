@@ -57,6 +57,8 @@ class HoldCells:
 
     def leaves_at(self, log_outer: float, log_inner: float) -> list[list[float]] | None:
         """Candidate leaves of one query; None where cells are not tabulated."""
+        if log_outer < 0 or log_inner < 0:
+            return None
         at = cell_index(PLAIN, log_outer), cell_index(PLAIN, log_inner)
         found = self._lists.get(at)
         if found is not None:
@@ -74,6 +76,8 @@ class HoldCells:
         """Tabulate the cells of these coordinates."""
         if not self.usable:
             return
+        whole = (outer >= 1) & (inner >= 1)  # a length of 0 has no cell
+        outer, inner = outer[whole], inner[whole]
         at_outer = cell_index(np, np.log2(outer)).astype(np.int64)
         at_inner = cell_index(np, np.log2(inner)).astype(np.int64)
         inside = (at_outer < self.shape[0]) & (at_inner < self.shape[1])

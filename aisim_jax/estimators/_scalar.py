@@ -86,7 +86,7 @@ class ScalarGrid:
 
     def _held(self, outer: float, inner: float) -> float:
         """Utilisation beyond the grid (see the hold rule)."""
-        log_outer, log_inner = log2(outer), log2(inner)
+        log_outer, log_inner = log2(max(outer, FLOOR)), log2(max(inner, FLOOR))
         leaves = self._cells.leaves_at(log_outer, log_inner)
         if leaves is None:
             query = (self._table.heads, outer, inner)
