@@ -85,7 +85,7 @@ def segment_lines(xp: Any, value: Any, inner: Any, low: Any, high: Any) -> Any:
     return xp.stack([intercept, slope], axis=-1)
 
 
-def grid_sol_ms(context: bool, coef, outer, inner) -> Float[Array, ""]:
+def grid_sol_ms(context: bool, coef, outer, inner) -> Float[Array, "*pts"]:
     """Speed of light at grid coordinates (no cached prefix), ms."""
     if context:
         return context_sol_ms(jnp, coef, inner, outer, 0.0)
@@ -201,7 +201,7 @@ def held_ms(
     _, n_outer, n_inner = grid.cells.shape
     at_outer = cell_index(jnp, log_outer).astype(jnp.int32)
     at_inner = cell_index(jnp, log_inner).astype(jnp.int32)
-    covered = (at_outer < n_outer) & (at_inner < n_inner)
+    covered = (at_outer < n_outer) & (at_inner < n_inner) & (inner >= 1.0)
     row = grid.cells[
         grid.group[lane],
         jnp.clip(at_outer, 0, n_outer - 1),
