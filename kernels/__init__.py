@@ -7,6 +7,7 @@ from ._aggregated import compose_aggregated as compose_aggregated
 from ._aggregated_xpu import XpuQueuePolicy as XpuQueuePolicy
 from ._aggregated_xpu import XpuSchedule as XpuSchedule
 from ._aggregated_xpu import compose_aggregated_xpu as compose_aggregated_xpu
+from ._hardware import HardwareRates as HardwareRates
 from ._memory import RunFootprint as RunFootprint
 from ._memory import RunVerdict as RunVerdict
 from ._memory import activation_bytes as activation_bytes

@@ -279,7 +279,8 @@ class OpLevelBatch:
         offset = (np.arange(which.size) - first[which]) * stride
         step = self.decode_ms(lane[which], requests[which], isl[which] + offset + 1)
         weight = np.minimum(stride, osl[which] - 1 - offset)
-        return np.bincount(which, step * weight, minlength=lane.size)
+        total = np.bincount(which, step * weight, minlength=lane.size)
+        return total.astype(np.float64)  # an empty sum is an integer
 
     def scheduled_ms(
         self, lane, requests, new, cached, decodes, kv

@@ -1,5 +1,6 @@
 """Which deployment to run: exhaustive sweeps, rate matching, ranking, load sizing."""
 
+from ._differentiable import aggregated_metrics as aggregated_metrics
 from ._estimate import estimate as estimate
 from ._experiment import Experiment as Experiment
 from ._grids import TPOT_TARGETS_MS as TPOT_TARGETS_MS
