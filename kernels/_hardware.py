@@ -105,7 +105,9 @@ def moved_grid(
     context: bool,
 ) -> GridStack:
     """The grid on slowed hardware: every point at SOL(hardware) / utilisation."""
-    bound = grid.bound * slow[parts.bound_rate][:, None, :]
+    endless = jnp.isinf(grid.bound)  # no window: not a rate, and 0 * inf is NaN
+    scaled = jnp.where(endless, 1.0, grid.bound) * slow[parts.bound_rate][:, None, :]
+    bound = jnp.where(endless, grid.bound, scaled)
     outer = jnp.where(jnp.isfinite(grid.outer), grid.outer, 1.0)
     inner = jnp.where(jnp.isfinite(grid.inner), grid.inner, 1.0)
 
