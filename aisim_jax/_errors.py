@@ -38,3 +38,7 @@ class NoKvBudgetError(InvalidInputError):
 
 class InfeasibleError(AisimError):
     """Nothing in the searched space meets the request; the message says why."""
+
+
+class MeasurementWarning(UserWarning):
+    """Measured figures in use that are known to mislead; the message says how."""

@@ -97,7 +97,7 @@ class OpLevelModel:
             "readiness": "ready",
             "retained_observations": 0,
             "correction_ready_buckets": 0,
-            "last_warning": None,
+            "last_warning": next(reversed(self.batch.pricer.cautions), None),
             "provenance": {
                 "config": self.config.model_dump(mode="json"),
                 "requested_estimation_mode": self.config.estimation_mode,

@@ -6,13 +6,14 @@ an integer array of token counts; NaN where no table serves the point.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, assert_never
 
 import numpy as np
 from jaxtyping import Float
 
-from .._errors import MissingPerfDataError
+from .._errors import MeasurementWarning, MissingPerfDataError
 from ..models._operations import (
     AllReduce,
     Elementwise,
@@ -66,6 +67,7 @@ class TokenPricer:
         self.tables = tables
         self.spec = tables.spec
         self.analytic = analytic
+        self.cautions: list[str] = []  # what is known to mislead in the data used
         self.prepared: dict[object, Any] = {}  # attention slices, by operation
         self._gemms: dict[str, GemmSites | None] = {}
 
@@ -134,6 +136,9 @@ class TokenPricer:
         """The prepared GEMM table of a precision, or None where nothing was measured."""
         if quant not in self._gemms:
             table = self.tables.gemm(quant)
+            for caution in self.tables.gemm_cautions(quant):
+                self.cautions.append(caution)
+                warnings.warn(caution, MeasurementWarning, stacklevel=2)
             self._gemms[quant] = (
                 None if table is None else GemmSites(self.spec, quant, table)
             )
