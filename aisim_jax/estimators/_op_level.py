@@ -125,11 +125,17 @@ class OpLevelModel:
     ) -> float | None:
         """Prefill of `batch` requests from sums of new and cached tokens, ms.
 
-        Each request is priced at floor(new / batch) new tokens: its length is
-        floor((new + cached) / batch) of which floor(cached / batch) are cached.
+        Each request is priced at a length of floor((new + cached) / batch) tokens of
+        which floor(cached / batch) are cached; no new tokens take no time.
         """
-        if batch <= 0:
-            return 0.0 if new_tokens == 0 else None
+        _check_counts(batch=batch, new_tokens=new_tokens, kv_tokens=kv_tokens)
+        if new_tokens == 0:
+            return 0.0
+        if new_tokens < batch or batch == 0:
+            raise InvalidInputError(
+                f"new_tokens: {new_tokens} cannot be shared by {batch} prefill requests; "
+                "send at least one request and one new token for each"
+            )
         prefix = kv_tokens // batch
         isl = (new_tokens + kv_tokens) // batch
         steps = self._covered(batch * (isl - prefix), 1, batch)
@@ -137,11 +143,19 @@ class OpLevelModel:
 
     def predict_decode_latency_total(self, batch: int, kv_tokens: int) -> float | None:
         """One decode step of `batch` requests that hold kv_tokens in all, ms."""
-        rows = max(batch, 1)
-        return _answer(self._covered(1, rows, 1).decode_ms(rows, kv_tokens // rows))
+        _check_counts(batch=batch, kv_tokens=kv_tokens)
+        if batch == 0 and kv_tokens == 0:
+            return 0.0
+        if batch == 0:
+            raise InvalidInputError(
+                f"batch: no decode request holds the {kv_tokens} cached tokens; send the "
+                "number of requests"
+            )
+        return _answer(self._covered(1, batch, 1).decode_ms(batch, kv_tokens // batch))
 
     def decode_step_ms(self, requests: int, kv_len: int) -> float | None:
         """One decode step at KV length kv_len, draft rows included; ms."""
+        _check_counts(requests=requests, kv_len=kv_len)
         rows = requests * (self.nextn + 1)
         return _answer(self._covered(1, rows, 1).decode_ms(rows, kv_len))
 
@@ -149,6 +163,15 @@ class OpLevelModel:
         self, context_tokens: int, requests: int, isl: int, osl: int, prefix: int = 0
     ) -> tuple[float, float, float]:
         """The three parts of a scheduler step (token work, prefill, decode), ms."""
+        _check_counts(
+            context_tokens=context_tokens,
+            requests=requests,
+            isl=isl,
+            osl=osl,
+            prefix=prefix,
+        )
+        if isl == 0:
+            raise InvalidInputError("isl: a prompt of 0 tokens; send isl >= 1")
         rows = requests * (self.nextn + 1)
         work = planned_work(PLAIN, context_tokens, rows, isl, osl, prefix)
         return self._covered(int(work.tokens), rows, 2).mixed_parts_ms(work)
@@ -299,6 +322,12 @@ class OpLevelModel:
 
 def _answer(value: float) -> float | None:
     return None if value != value else value
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 0:
+            raise InvalidInputError(f"{name}: {count} is negative; send a count >= 0")
 
 
 def config_layout(record: ForwardPassConfig) -> Layout:
