@@ -11,12 +11,13 @@ from aisim_jax._errors import (
     NoKvBudgetError,
     UnsupportedError,
 )
+from aisim_jax._units import GIB
 from aisim_jax.models import Layout, ModelSpec, load_model
 
 from . import _arguments as arguments
 from ._arguments import Count, Share
 from ._capacity_record import KvCapacity, MemoryBreakdown, ToleratedCapacity
-from ._constants import COMPAT, GIB, MemoryConstants
+from ._constants import COMPAT, MemoryConstants
 from ._length_curve import KvCurve
 from ._naive import naive_loads
 from ._rank_loads import RankLoads, rank_loads

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from aisim_jax._units import MIB
 from aisim_jax.models import Backend
 
 
 FractionKind = Literal["of_free", "of_total"]
-
-GIB = 2**30
-MIB = 2**20
 
 # (tp 1, tp 2, tp 4, tp 8 and more)
 Widths = tuple[float, float, float, float]

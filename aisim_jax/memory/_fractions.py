@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from aisim_jax._units import GIB, MIB
 from aisim_jax.models import Layout
 
-from ._constants import COMPAT, GIB, MIB, MemoryConstants
+from ._constants import COMPAT, MemoryConstants
 
 
 # (capacity below, chunked prefill tokens, captured batch below tp 4, from tp 4 on)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aisim_jax._errors import InvalidInputError, UnsupportedError
+from aisim_jax._units import GIB
 from aisim_jax.models import Layout, ModelSpec, load_model
 from aisim_jax.systems import resolve_version
 
@@ -20,7 +21,7 @@ from ._arguments import (
     check_share,
 )
 from ._blocks import DEFAULT_BATCHED_TOKENS, steady_requests
-from ._constants import COMPAT, GIB, MemoryConstants
+from ._constants import COMPAT, MemoryConstants
 from ._rank_loads import RankLoads, rank_loads
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int, Num
 
+from aisim_jax._units import GIB
 from aisim_jax.kernels import RunFootprint, RunVerdict, run_footprint, run_verdict
 from aisim_jax.models import (
     Layout,
@@ -17,7 +18,7 @@ from aisim_jax.models import (
 )
 from aisim_jax.systems import SystemSpec
 
-from ._constants import COMPAT, GIB, EngineMemory, MemoryConstants
+from ._constants import COMPAT, EngineMemory, MemoryConstants
 from ._fractions import serving_fraction
 from ._length_curve import kv_curve
 from ._loads import activation_rate, nccl_bytes, other_bytes

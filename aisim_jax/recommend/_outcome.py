@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
+from aisim_jax._units import GIB
+
 from ._evaluation import Evaluation
 from ._experiment import Experiment
 from ._pairs import pairable
@@ -15,7 +17,6 @@ from ._reasons import Reason
 
 
 Cause = Literal["no_layout", "no_data", "memory", "kv", "gpus", "latency"]
-GIB = 2**30
 
 
 class Failure(NamedTuple):

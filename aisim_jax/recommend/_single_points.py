@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aisim_jax._errors import InfeasibleError, InvalidInputError
+from aisim_jax._units import GIB
 from aisim_jax.kernels import RunFootprint, RunVerdict, compose_static
 from aisim_jax.models import Layout, check_layout
 
@@ -23,7 +24,6 @@ from ._surfaces import SurfaceCache, Surfaces
 from ._visiting import AggregatedGrid
 
 
-GIB = 2**30
 LANE = np.zeros(1, np.int64)
 RATES = (
     "ttft_ms",

@@ -11,12 +11,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from aisim_jax._units import GIB
 from aisim_jax.memory import CapacityReport
 
 from ._deployment import layout_words
-
-
-GIB = 2**30
 
 
 class MemoryShare(NamedTuple):

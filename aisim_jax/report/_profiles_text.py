@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from aisim_jax._units import GIB
 from aisim_jax.models import BUILT_FAMILIES, ModelSpec
 from aisim_jax.systems import ProfileRecord, SystemSpec
 
@@ -118,7 +119,7 @@ def system_text(spec: SystemSpec, records: Sequence[ProfileRecord]) -> Renderabl
         f"{name} {rate / 1e12:,.0f}" for name, rate in spec.tensor_flops.items()
     )
     facts = {
-        "memory": f"{spec.mem_capacity_bytes / 2**30:.1f} GiB",
+        "memory": f"{spec.mem_capacity_bytes / GIB:.1f} GiB",
         "memory bandwidth": f"{spec.mem_bw_bytes_per_s / 1e12:.2f} TB/s "
         f"({spec.mem_bw_efficiency:.0%} reached)",
         "tensor cores, TFLOP/s": rates,
