@@ -70,7 +70,9 @@ def test_nextn_must_be_a_count(nextn):
 def test_unknown_backend_is_refused():
     spec = m.load_model(DENSE)
     precision = m.resolve_precision(spec, "vllm")
-    with pytest.raises(InvalidInputError, match="'tgi' is not known; use vllm, sglang"):
+    with pytest.raises(
+        InvalidInputError, match="'tgi' is not known; use one of trtllm, sglang"
+    ):
         m.check_layout(spec, precision, m.Layout(), "tgi", nextn=0)
 
 

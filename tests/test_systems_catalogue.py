@@ -94,7 +94,7 @@ def test_other_versions_and_names_are_refused_with_what_is_listed() -> None:
     listed = r"'0\.19\.0' cannot be .*0\.24\.0 \(current\), 0\.31\.0 \(next\)"
     with pytest.raises(UnlistedVersionError, match=listed):
         resolve_version("h200_sxm", "vllm", "0.19.0")
-    with pytest.raises(InvalidInputError, match="'ollama' is unknown; use one of sgl"):
+    with pytest.raises(InvalidInputError, match="'ollama' is unknown; use one of trt"):
         resolve_version("h200_sxm", "ollama")
     with pytest.raises(MissingPerfDataError, match="l4 has no measured data for vllm"):
         resolve_version("l4", "vllm")

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from aisim_jax._backends import BACKENDS
+
 
 class Format(StrEnum):
     """How an answer is printed."""
@@ -24,12 +26,9 @@ class PlainFormat(StrEnum):
     json = "json"
 
 
-class Backend(StrEnum):
-    """Serving engines."""
-
-    vllm = "vllm"
-    sglang = "sglang"
-    trtllm = "trtllm"
+AUTO = "auto"
+Backend = StrEnum("Backend", list(BACKENDS))
+BackendOrAuto = StrEnum("BackendOrAuto", list((*BACKENDS, AUTO)))
 
 
 Model = Annotated[

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aisim_jax._backends import BACKENDS
 from aisim_jax._errors import InvalidInputError
 
 from . import _options as options
@@ -37,21 +38,11 @@ class Serving(StrEnum):
     both = "both"
 
 
-AUTO = "auto"
 SERVING_MODES = {
     Serving.agg: ("agg",),
     Serving.disagg: ("disagg",),
     Serving.both: ("agg", "disagg"),
 }
-
-
-class Engine(StrEnum):
-    """One engine, or all."""
-
-    vllm = "vllm"
-    sglang = "sglang"
-    trtllm = "trtllm"
-    auto = "auto"
 
 
 def sweep(
@@ -61,7 +52,7 @@ def sweep(
         typer.Option(help="GPU system; repeatable; auto = all.", show_default=False),
     ] = None,
     backend: Annotated[
-        list[Engine] | None,
+        list[options.BackendOrAuto] | None,
         typer.Option(help="Engine; repeatable; auto = all.", show_default=False),
     ] = None,
     backend_version: options.Version = None,
@@ -159,7 +150,7 @@ def sweep(
     systems = _chosen(
         system, lambda: sorted({one.system for one in list_profiles(roots)})
     )
-    backends = _chosen(backend, lambda: [one.value for one in options.Backend])
+    backends = _chosen(backend, lambda: list(BACKENDS))
     # An unknown name is said before jax is imported.
     load_model(model)
     for name in systems:
@@ -173,7 +164,9 @@ def sweep(
 
 
 def _chosen(given: Sequence[str] | None, every: Callable[[], list[str]]) -> list[str]:
-    return [str(one) for one in given] if given and AUTO not in given else every()
+    return (
+        [str(one) for one in given] if given and options.AUTO not in given else every()
+    )
 
 
 def _show(

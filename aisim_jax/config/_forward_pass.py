@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from aisim_jax._backends import Backend
+
 from ._consistency import check_consistency
 from ._estimator import EstimatorConfig
 from ._problems import problem
@@ -53,7 +55,7 @@ class ForwardPassConfig(Record):
 
     model: Text = Field(description="Hub name, local directory or config.json path.")
     system: Text = Field(description="Hardware system, e.g. h200_sxm.")
-    backend: Literal["trtllm", "sglang", "vllm"] = Field(description="Serving engine.")
+    backend: Backend = Field(description="Serving engine.")
     worker_type: Literal["prefill", "decode", "aggregated"] = Field(
         description="Role of the worker."
     )

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from aisim_jax._backends import Backend
 from aisim_jax._units import MIB
-from aisim_jax.models import Backend
 
 
 FractionKind = Literal["of_free", "of_total"]

@@ -1,5 +1,6 @@
 """Checkpoint files -> geometry and precision -> operations of one forward pass."""
 
+from .._backends import Backend as Backend
 from ._build import build_operations as build_operations
 from ._build import kv_bytes_per_token_and_layer as kv_bytes_per_token_and_layer
 from ._catalogue import canonical_name as canonical_name
@@ -12,7 +13,6 @@ from ._families import BUILT_FAMILIES as BUILT_FAMILIES
 from ._layout import Layout as Layout
 from ._load import load_model as load_model
 from ._operations import AllReduce as AllReduce
-from ._operations import Backend as Backend
 from ._operations import ContextAttention as ContextAttention
 from ._operations import ContextMla as ContextMla
 from ._operations import Elementwise as Elementwise

@@ -6,11 +6,11 @@ gated activation 2I/tp -> I/tp elements of bf16.
 
 from __future__ import annotations
 
+from .._backends import Backend
 from ._experts import routed_experts
 from ._layout import Layout
 from ._operations import (
     AllReduce,
-    Backend,
     ContextAttention,
     Elementwise,
     Embedding,

@@ -7,11 +7,11 @@ otherwise the granular list stands alone.
 
 from __future__ import annotations
 
+from .._backends import Backend
 from ._experts import routed_experts
 from ._layout import Layout
 from ._operations import (
     AllReduce,
-    Backend,
     ContextAttention,
     ContextMla,
     Elementwise,

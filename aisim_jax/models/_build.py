@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .._backends import Backend
 from .._errors import UnsupportedError
 from ._attention_gqa import gqa_operations
 from ._attention_mla import mla_operations
@@ -11,7 +12,7 @@ from ._constraints import check_layout
 from ._context_parallel import shard_context, shard_dispatch
 from ._families import MLA_MOE
 from ._layout import Layout
-from ._operations import Backend, Operation, OperationLists, Overlap
+from ._operations import Operation, OperationLists, Overlap
 from ._precision import Precision
 from ._quantization import KV_BYTES
 from ._spec import ModelSpec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._backends import BACKENDS
 from .._errors import InvalidInputError, UnsupportedError
 from ._families import BUILT_FAMILIES, GQA_MOE
 from ._layout import Layout
@@ -18,9 +19,9 @@ def check_layout(
             f"{spec.name}: operations of {spec.architecture} (family {spec.family}) are "
             f"not built; built families are {', '.join(sorted(BUILT_FAMILIES))}."
         )
-    if backend not in ("vllm", "sglang", "trtllm"):
+    if backend not in BACKENDS:
         raise InvalidInputError(
-            f"backend {backend!r} is not known; use vllm, sglang or trtllm."
+            f"backend {backend!r} is not known; use one of {', '.join(BACKENDS)}."
         )
     for name in Layout.__slots__:
         value = getattr(layout, name)

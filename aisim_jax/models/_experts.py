@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .._backends import Backend
 from ._layout import Layout
-from ._operations import Backend, Gemm, Moe, MoeDispatch, Operation
+from ._operations import Gemm, Moe, MoeDispatch, Operation
 from ._precision import Precision
 from ._spec import ModelSpec
 

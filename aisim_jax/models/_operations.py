@@ -9,10 +9,8 @@ rank (already divided by the parallel sizes that shard them).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-
-Backend = Literal["vllm", "sglang", "trtllm"]
+from .._backends import Backend
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from .._backends import BACKENDS
 from .._errors import InvalidInputError
 from ._grids import Target, latency_targets, tpot_targets
-from ._parameters import BACKENDS, COMPAT, SweepParameters
+from ._parameters import COMPAT, SweepParameters
 
 
 SERVING_MODES = ("agg", "disagg")

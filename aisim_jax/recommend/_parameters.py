@@ -8,9 +8,6 @@ from typing import NamedTuple
 from aisim_jax.kernels import QueuePolicy, RoleConstants, XpuQueuePolicy
 
 
-BACKENDS = ("trtllm", "sglang", "vllm")
-
-
 class SchedulePolicy(NamedTuple):
     """How an engine mixes prefill and decode in one step.
 

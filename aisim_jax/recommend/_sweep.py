@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aisim_jax._backends import BACKENDS
 from aisim_jax._errors import InvalidInputError
 from aisim_jax.systems import load_system, system_names
 
 from ._experiment import SERVING_MODES, Experiment, Sizes
-from ._parameters import BACKENDS, COMPAT
+from ._parameters import COMPAT
 from ._picking import Load, check_load
 from ._result import SweepResult
 from ._run import require_answer, run_experiments

@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from .._backends import BACKENDS
 from .._errors import (
     InvalidInputError,
     MissingPerfDataError,
     UnlistedVersionError,
 )
-from ._lanes import PINNED_LANES
 from ._perf_tables import PerfTables
 from ._roots import Root, data_roots
 from ._spec import SystemSpec
-
-
-BACKENDS = tuple(sorted(PINNED_LANES))
 
 
 def system_names(systems_paths: Sequence[str] = ()) -> list[str]:

@@ -17,7 +17,6 @@ from .._errors import UnsupportedError
 from ._blocks import Block
 
 
-PHASES = ("context", "generation")
 GENERIC_LANES = ("fa3", "fla", "flashinfer", "triton", "trtllm_mha")
 # Kernels that a user may pin, by backend: the name a person writes -> lanes.
 PINNED_LANES: dict[str, dict[str, tuple[str, ...]]] = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._backends import BACKENDS
 from ..._errors import InvalidInputError, MissingPerfDataError
 from .._archive import write_archive
 from .._blocks import Block
@@ -17,7 +18,7 @@ from .._spec import SystemSpec
 from ._families import FAMILIES, NCCL, Family
 from ._lane_defaults import lane_defaults
 from ._rows import read_rows
-from ._slots import BACKENDS, declared_versions, tree_slots
+from ._slots import declared_versions, tree_slots
 from ._sources import Source, collective_sources, resolve_sources
 from ._spec_facts import tree_spec
 from ._tree import SystemsTree, open_tree

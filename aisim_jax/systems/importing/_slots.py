@@ -9,9 +9,6 @@ from ._sources import parse_version
 from ._tree import SystemsTree
 
 
-BACKENDS = ("sglang", "trtllm", "vllm")
-
-
 def tree_slots(tree: SystemsTree, system: str, backend: str) -> dict[str, str] | None:
     """Slots of system x backend, None when the tree has no data for them.
 
