@@ -56,6 +56,13 @@ def test_capacity_json_is_the_library_record(capsys):
     assert record["tokens"] == report.tokens and record["layout"]
 
 
+def test_requests_beyond_the_model_s_context_are_not_counted(capsys):
+    words = [*QWEN, *H200, "--isl", "40000", "--osl", "961"]
+    code, out, _ = aisim(capsys, "capacity", *words)
+    assert code == 0
+    assert "Requests at once: none" in out and "40,960 by the model" in out
+
+
 def test_context_that_does_not_fit_is_refused_with_need_and_remedy(capsys):
     words = ["--model", "meta-llama/Llama-3.1-70B", "--system", "h100_sxm"]
     words += ["--backend", "sglang", "--tp", "2", "--context-length", "131072"]
@@ -134,6 +141,12 @@ def broken_root(folder):
         (["estimate", *QWEN, *H200, *STEP, "--tp", "3"], "tp=3"),
         (["estimate", *QWEN, *H200, *STEP, "--gemm-quant", "fp7"], "fp7"),
         (["estimate", "--model", "acme/none", *H200, *STEP], "acme/none"),
+        (["estimate", *QWEN, *H200, "--decode", "1x9", "--prefix", "9"], "--prefix 9"),
+        (["estimate", *QWEN, *H200, *STEP, "--moe-quant", "fp8"], "no experts"),
+        (["capacity", *QWEN, *H200, "--moe-quant", "fp8"], "no experts"),
+        (["estimate", *QWEN, *H200, "--decode", "1x40961"], "context of 40960"),
+        (["estimate", *QWEN, *H200, *STEP, "--prefix", "40000"], "context of 40960"),
+        (["capacity", *QWEN, *H200, "--context-length", "40961"], "context of 40960"),
         (["profiles", "import", "./none.whl", *H200], "none.whl"),
     ],
 )

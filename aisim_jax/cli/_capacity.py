@@ -56,6 +56,7 @@ def capacity(
     from aisim_jax.models import Layout
     from aisim_jax.report import capacity_json, capacity_text
 
+    options.check_moe_quant(model, moe_quant)
     report = capacity_report(
         model,
         system,

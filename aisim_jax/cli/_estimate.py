@@ -66,6 +66,13 @@ def estimate(
         )
     new_requests, new_tokens = _pair("--prefill", prefill)
     old_requests, context = _pair("--decode", decode)
+    if prefix and prefill is None:
+        raise InvalidInputError(
+            f"--prefix {prefix} is the cached part of --prefill requests; give "
+            "--prefill, or leave it out"
+        )
+    options.check_moe_quant(model, moe_quant)
+    _check_lengths(model, new_tokens, prefix, context)
     sizes = options.expert_sizes(model, tp * dp, moe_tp, moe_ep)
     config = {
         "model": model,
@@ -120,6 +127,14 @@ def estimate(
         print_text(estimate_json(report))
     else:
         print_renderable(estimate_text(report))
+
+
+def _check_lengths(model: str, new_tokens: int, prefix: int, context: int) -> None:
+    from aisim_jax.models import check_context, load_model
+
+    spec = load_model(model)
+    check_context(spec, new_tokens + prefix, "--prefill and --prefix")
+    check_context(spec, context, "--decode")
 
 
 def _pair(flag: str, text: str | None) -> tuple[int, int]:

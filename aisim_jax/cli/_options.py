@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from aisim_jax._backends import BACKENDS
+from aisim_jax._errors import InvalidInputError
 
 
 class Format(StrEnum):
@@ -95,6 +96,16 @@ OutputDir = Annotated[
     Path | None,
     typer.Option("--output-dir", help="Write result files there.", show_default=False),
 ]
+
+
+def check_moe_quant(model: str, moe_quant: str | None) -> None:
+    """Refuse a precision of experts for a model that has none."""
+    from aisim_jax.models import load_model
+
+    if moe_quant is not None and not load_model(model).is_moe:
+        raise InvalidInputError(
+            f"--moe-quant {moe_quant}: {model} has no experts; use --gemm-quant"
+        )
 
 
 def expert_sizes(

@@ -8,7 +8,7 @@ from typing import Any
 
 from aisim_jax._errors import InvalidInputError, UnsupportedError
 from aisim_jax._units import GIB
-from aisim_jax.models import Layout, ModelSpec, load_model
+from aisim_jax.models import Layout, ModelSpec, check_context, load_model
 from aisim_jax.systems import resolve_version
 
 from ._arguments import (
@@ -43,6 +43,8 @@ class CapacityReport:
         None when no lengths were given
     smallest_tp: smallest tp at which the context fits, None if none up to 64 does
     refusal: one sentence with need, room and remedy; None when the context fits
+    model_context_tokens: context the checkpoint was made for, 0 if it states none
+    caution: why the requests counted cannot run although they fit; None if they can
     """
 
     model: str
@@ -67,6 +69,8 @@ class CapacityReport:
     safe_requests: int | None
     smallest_tp: int | None
     refusal: str | None
+    model_context_tokens: int
+    caution: str | None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values; layout and loads become mappings."""
@@ -149,6 +153,7 @@ def capacity_report(
     spec = load_model(model_path)
     version = resolve_version(system, backend, backend_version, systems_paths)
     context = spec.context_length if context_length is None else context_length
+    check_context(spec, context, f"context_length={context}")
     context_blocks = -(-context // block)
 
     def loads_at(candidate: Layout) -> RankLoads:
@@ -206,12 +211,22 @@ def capacity_report(
         steady_requests=steady,
         safe_requests=safe,
         smallest_tp=smallest_tp,
+        model_context_tokens=spec.context_length,
+        caution=_caution(spec, isl, osl),
         refusal=None
         if blocks >= context_blocks
         else _refusal(
             context, context_bytes, pool, layout.tp, smallest_tp, blocks * block
         ),
     )
+
+
+def _caution(spec: ModelSpec, isl: Count | None, osl: Count | None) -> str | None:
+    try:
+        check_context(spec, (isl or 0) + (osl or 0), f"isl={isl} and osl={osl}")
+    except InvalidInputError as error:
+        return str(error)
+    return None
 
 
 def smallest_width(

@@ -9,6 +9,7 @@ from ._checkpoint_quantization import (
     CheckpointQuantization as CheckpointQuantization,
 )
 from ._constraints import check_layout as check_layout
+from ._context_limit import check_context as check_context
 from ._families import BUILT_FAMILIES as BUILT_FAMILIES
 from ._layout import Layout as Layout
 from ._load import load_model as load_model

@@ -14,6 +14,8 @@ from ._parameters import COMPAT, SweepParameters
 
 SERVING_MODES = ("agg", "disagg")
 Sizes = Mapping[str, Sequence[int]]
+# Beyond the context of any model: 10 Mi tokens.
+LONGEST_REQUEST_TOKENS = 10 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,11 @@ def _check(question: Experiment) -> None:
             raise InvalidInputError(
                 f"{name}={value} must be at least 1; give a count >= 1"
             )
+    if question.isl + question.osl > LONGEST_REQUEST_TOKENS:
+        raise InvalidInputError(
+            f"isl={question.isl} and osl={question.osl} make a request longer than "
+            f"{LONGEST_REQUEST_TOKENS} tokens; shorten it"
+        )
     if not 0 <= question.prefix < question.isl:
         raise InvalidInputError(
             f"prefix={question.prefix} must be in 0..isl-1 with isl={question.isl}; "
@@ -110,11 +117,6 @@ def _check(question: Experiment) -> None:
     if unknown:
         raise InvalidInputError(
             f"layouts for {', '.join(sorted(unknown))}: the roles are agg, prefill, decode"
-        )
-    if question.serving_mode == "disagg" and question.total_gpus < 2:
-        raise InvalidInputError(
-            f"total_gpus={question.total_gpus}: disaggregated serving needs at least 2 "
-            "GPUs; raise it or use aggregated serving"
         )
     fraction = question.memory_fraction
     if fraction is not None and not 0 < fraction <= 1:

@@ -67,7 +67,8 @@ def plan_role(
     """Enumerate the layouts of a role and set aside those that cannot be built.
 
     The compatible sweep prices expert groups within a node all to all where that is
-    measured; these are set aside too, not priced as something else.
+    measured; these are set aside too, not priced as something else. A model of which
+    no layout is built is refused with its first reason.
     """
     key = pool_key(question, role)
     if key.system in XPU_SYSTEMS:
@@ -100,6 +101,9 @@ def plan_role(
         if error is not None:
             rejected[layout] = error
     buildable = tuple(layout for layout in layouts if layout not in rejected)
+    reasons = list(rejected.values())
+    if not buildable and reasons and isinstance(reasons[0], UnsupportedError):
+        raise reasons[0]
     return RolePlan(key, lists, buildable, rejected, bool(covered))
 
 

@@ -14,6 +14,7 @@ from ._picking import (
     Load,
     Ranking,
     cluster_rate_per_gpu,
+    first_best_of_groups,
     rank_for_budget,
     rank_for_load,
 )
@@ -50,11 +51,13 @@ def rank(
     top_n: int,
     strict_sla: bool,
     load: Load | None,
+    compat: bool = False,
 ) -> Ranked:
     """Pareto set over all candidates, then the best row of each layout.
 
     `strict_sla` first drops every candidate over the limit (it has no effect on a load
-    target, which drops them anyway when any meets it).
+    target, which drops them anyway when any meets it). When nothing meets the limit the
+    rows are each layout's closest one; the compatible order keeps its best rate instead.
     """
     if strict_sla and load is None:
         latency_ms, limit_ms = limiting_latency(question, candidates)
@@ -68,8 +71,28 @@ def rank(
     front = pareto_front(speed, cluster)
     if whole_requests:
         front = front[::-1]
+    ranking = _choose(question, candidates, cluster, load, top_n)
+    if ranking.exceeds and not compat:
+        nearest = first_best_of_groups(candidates.group, latency_ms, -cluster)
+        late = _choose(
+            question, candidates.take(nearest), cluster[nearest], load, nearest.size
+        )
+        late = late._replace(rows=nearest[late.rows])
+        order = np.argsort(latency_ms[late.rows], kind="stable")[:top_n]
+        ranking = Ranking(*(part[order] for part in late[:-1]), late.exceeds)
+    return Ranked(candidates, cluster, front, ranking)
+
+
+def _choose(
+    question: Experiment,
+    candidates: Deployments,
+    cluster_rate: Float[np.ndarray, " cands"],
+    load: Load | None,
+    top_n: int,
+) -> Ranking:
+    latency_ms, limit_ms = limiting_latency(question, candidates)
     if load is not None:
-        ranking = rank_for_load(
+        return rank_for_load(
             candidates.group,
             latency_ms <= limit_ms,
             load,
@@ -79,15 +102,14 @@ def rank(
             candidates.gpus,
             top_n,
         )
-    else:
-        ranking = rank_for_budget(
-            candidates.group,
-            latency_ms,
-            limit_ms,
-            cluster,
-            latency_ms if whole_requests else -candidates.tokens_per_s_per_user,
-            candidates.gpus,
-            question.total_gpus,
-            top_n,
-        )
-    return Ranked(candidates, cluster, front, ranking)
+    whole_requests = question.request_latency_ms is not None
+    return rank_for_budget(
+        candidates.group,
+        latency_ms,
+        limit_ms,
+        cluster_rate,
+        latency_ms if whole_requests else -candidates.tokens_per_s_per_user,
+        candidates.gpus,
+        question.total_gpus,
+        top_n,
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -211,22 +212,31 @@ class SweepResult:
     @property
     def counts(self) -> dict[str, int]:
         """Evaluated points of all experiments by the name of their reason."""
-        total: dict[str, int] = {}
-        for experiment in self.experiments:
-            for reason, count in experiment.counts.items():
-                total[reason] = total.get(reason, 0) + count
-        return total
+        return _total(self.experiments)
+
+    def counts_of(self, serving_mode: str) -> dict[str, int]:
+        """The same for one mode; a disaggregated point is one worker, not a pair."""
+        return _total(
+            e for e in self.experiments if e.question.serving_mode == serving_mode
+        )
 
     def _merit(self, row: DeploymentRecord) -> tuple[bool, float, float]:
         """Smaller is better: fewest GPUs for a load, largest cluster rate for a budget.
 
-        Deployments that meet the targets come first; the compatible order does not ask.
+        Deployments that meet the targets come first, then those that miss them least;
+        the compatible order does not ask.
         """
         late = not row.meets_targets and not self.compat
         rate = row.cluster_tokens_per_s_per_gpu
+        if late:
+            return late, self._limiting_ms(row), -rate
         if self.by_load:
             return late, row.gpus_used, 0.0 if self.compat else -rate
         return late, -rate, 0.0
+
+    def _limiting_ms(self, row: DeploymentRecord) -> float:
+        whole = self.experiments[0].question.request_latency_ms is not None
+        return row.request_latency_ms if whole else row.tpot_ms
 
     def _of(self, serving_mode: str, model: str | None) -> list[ExperimentResult]:
         wanted = model if model is not None or not self.models else self.models[0]
@@ -271,6 +281,13 @@ class SweepResult:
             for row in (self.best if which == "best" else self.pareto)(mode, model)
         ]
         return records_csv(rows)
+
+
+def _total(experiments: Iterable[ExperimentResult]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for experiment in experiments:
+        total.update(experiment.counts)
+    return dict(total)
 
 
 def _plain(record: DeploymentRecord) -> dict[str, Any]:

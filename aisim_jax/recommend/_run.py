@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aisim_jax._errors import AisimError, InfeasibleError, InvalidInputError
+from aisim_jax.models import check_context, load_model
 
 from ._evaluation import evaluate_aggregated, evaluate_disaggregated
 from ._experiment import Experiment
@@ -41,7 +42,9 @@ def run_experiments(
     errors: dict[str, AisimError] = {}
     for name, question in questions.items():
         try:
-            _require_decode_phase(question)
+            _require_two_phases(question)
+            if mode == "complete":
+                _require_context(question)
             plans[name] = {
                 role: plan_role(question, role, cache, compat=mode == "compat")
                 for role in ROLES[question.serving_mode]
@@ -65,6 +68,7 @@ def run_experiments(
             top_n=top_n,
             strict_sla=strict_sla,
             load=load,
+            compat=mode == "compat",
         )
         failure = None
         if not ranked.candidates.size:
@@ -88,12 +92,27 @@ def run_experiments(
     )
 
 
-def _require_decode_phase(question: Experiment) -> None:
-    if question.serving_mode == "disagg" and question.osl < 2:
+def _require_two_phases(question: Experiment) -> None:
+    """Disaggregated serving has a prefill and a decode worker, and work for both."""
+    if question.serving_mode != "disagg":
+        return
+    if question.osl < 2:
         raise InvalidInputError(
             f"osl={question.osl}: disaggregated serving needs a decode phase of at least "
             "2 output tokens; raise osl or serve aggregated"
         )
+    if question.total_gpus < 2:
+        raise InvalidInputError(
+            f"total_gpus={question.total_gpus}: disaggregated serving needs at least 2 "
+            "GPUs; raise it or serve aggregated"
+        )
+
+
+def _require_context(question: Experiment) -> None:
+    what = f"isl={question.isl} and osl={question.osl}"
+    for model in dict.fromkeys((question.model, question.decode_model)):
+        if model is not None:
+            check_context(load_model(model), question.isl + question.osl, what)
 
 
 def require_answer(result: SweepResult) -> SweepResult:

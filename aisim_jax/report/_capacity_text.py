@@ -107,14 +107,18 @@ def _facts(report: CapacityReport) -> str:
     if report.pool_bytes <= 0:
         missing = f"{-report.pool_bytes / GIB:.2f} GiB are missing"
         return f"No room for a KV cache: {missing} on each GPU{widths}."
+    limit = report.model_context_tokens
+    own = f", {limit:,} by the model" if limit else ""
     lines = [
         f"KV cache: {report.tokens:,} tokens of {report.kv_bytes_per_token:,.0f} bytes "
         f"({report.kv_quant}), {report.blocks:,} blocks of {report.block_tokens}.",
-        f"Longest context: {report.longest_context_tokens:,} tokens; a "
+        f"Longest context: {report.longest_context_tokens:,} tokens by memory{own}; a "
         f"{report.context_tokens:,}-token one takes {report.context_bytes / GIB:.2f} GiB"
         f"{widths}.",
     ]
-    if report.safe_requests is not None:
+    if report.caution is not None:
+        lines.append(f"Requests at once: none; {report.caution}.")
+    elif report.safe_requests is not None:
         lines.append(
             f"Requests at once: {report.safe_requests:,} at full length (never "
             f"preempted), {report.steady_requests:,} half-way through their output."

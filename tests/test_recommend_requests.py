@@ -1,0 +1,64 @@
+"""Requests that cannot be served, and limits that nothing meets."""
+
+import numpy as np
+import pytest
+
+
+PLACE = ("Qwen/Qwen3-8B", "h200_sxm", "vllm")
+
+
+def test_a_request_beyond_the_model_s_context_is_refused():
+    from aisim_jax import AisimError
+    from aisim_jax.recommend import sweep
+
+    with pytest.raises(AisimError, match="model's context of 40960"):
+        sweep(*PLACE, gpus=1, isl=40_000, osl=961)
+
+
+@pytest.mark.parametrize("mode", ["complete", "compat"])
+@pytest.mark.parametrize("name", ["isl", "osl"])
+def test_absurd_lengths_are_refused_in_every_mode(mode, name):
+    from aisim_jax import AisimError
+    from aisim_jax.recommend import sweep
+
+    with pytest.raises(AisimError, match="shorten it"):
+        sweep(*PLACE, gpus=1, mode=mode, **{name: 10**20})
+
+
+def test_one_gpu_is_served_aggregated():
+    from aisim_jax.recommend import sweep
+
+    result = sweep(*PLACE, gpus=1, isl=512, osl=64)
+    assert result.chosen is not None and result.chosen.serving_mode == "agg"
+    assert "at least 2 GPUs" in result.failures["disagg"]
+
+
+def test_a_model_of_an_unbuilt_family_is_refused_in_one_sentence():
+    from aisim_jax import AisimError
+    from aisim_jax.recommend import sweep
+
+    with pytest.raises(AisimError, match=r"(is|are) not built"):
+        sweep("deepseek-ai/DeepSeek-V3.2", *PLACE[1:], gpus=8)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"tpot_ms": 0.01},
+        {"request_latency_ms": 10.0},
+        {"tpot_ms": 0.01, "target_request_rate": 5.0},
+    ],
+)
+def test_where_nothing_meets_the_limit_the_closest_deployment_is_chosen(limit):
+    from aisim_jax.recommend import sweep
+
+    result = sweep(*PLACE, gpus=2, isl=512, osl=64, **limit)
+    chosen = result.chosen
+    assert chosen is not None and not chosen.meets_targets
+    whole = "request_latency_ms" in limit
+    columns = [
+        e.ranked.candidates.request_latency_ms if whole else e.ranked.candidates.tpot_ms
+        for e in result.experiments
+    ]
+    reached = chosen.request_latency_ms if whole else chosen.tpot_ms
+    assert reached == np.min(np.concatenate(columns))
