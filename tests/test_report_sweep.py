@@ -34,8 +34,11 @@ def test_answer_names_layout_engine_and_what_it_delivers():
 
 def test_lost_points_are_counted_by_reason():
     text = " ".join(printed(sweep_report()).split())
-    assert "10,000 points evaluated: 3,000 meet every limit" in text
+    assert "10,000 points evaluated." in text
+    assert "9,000 aggregated: 3,000 meet every limit" in text
     assert "2,400 do not fit in memory" in text
+    workers = "1,000 prefill and decode workers: 40 meet the limits of their phase"
+    assert workers in text
 
 
 def test_nothing_feasible_is_said_and_draws_no_plot():

@@ -52,7 +52,8 @@ class SweepReport:
     """What tables, plots and pages show of a sweep of one model.
 
     `question` holds the request by the names of `sweep`'s arguments; `counts` the
-    evaluated points by reason; `failures` the sentence of every experiment without an
+    evaluated points by reason, for each serving mode: deployments of aggregated
+    serving, single prefill and decode workers of disaggregated serving; `failures` the sentence of every experiment without an
     answer; `origins` where the measured data comes from.
     """
 
@@ -61,7 +62,7 @@ class SweepReport:
     chosen: DeploymentRecord | None
     best: Mapping[str, tuple[DeploymentRecord, ...]]
     pareto: Mapping[str, tuple[DeploymentRecord, ...]]
-    counts: Mapping[str, int]
+    counts: Mapping[str, Mapping[str, int]]
     failures: Mapping[str, str]
     origins: tuple[str, ...]
 
@@ -113,7 +114,7 @@ def sweep_report(result: SweepResult, question: Mapping[str, Any]) -> SweepRepor
         chosen=result.chosen_for(model),
         best={mode: result.best(mode, model) for mode in SERVING_MODES},
         pareto={mode: result.pareto(mode, model) for mode in SERVING_MODES},
-        counts=result.counts,
+        counts={mode: result.counts_of(mode) for mode in SERVING_MODES},
         failures={**silent, **result.failures},
         origins=_origins(result),
     )

@@ -39,6 +39,12 @@ LOST = {
     "not_visited": "are skipped by the compatible rules",
 }
 
+# What a point is in each serving mode, and what it means to lose nowhere.
+POINTS = {
+    "agg": ("aggregated", "meet every limit"),
+    "disagg": ("prefill and decode workers", "meet the limits of their phase"),
+}
+
 
 def sweep_text(report: SweepReport, width: int) -> RenderableType:
     """The whole sweep as one renderable, laid out for `width` characters."""
@@ -190,15 +196,20 @@ def pareto_plot(report: SweepReport, width: int) -> RenderableType | None:
 
 
 def _losses(report: SweepReport) -> Text:
-    total = sum(report.counts.values())
-    lost = sorted(report.counts.items(), key=lambda item: -item[1])
-    parts = [
-        f"{total:,} points evaluated: {report.counts.get('meets', 0):,} meet every limit"
-    ]
-    parts += [
-        f"{count:,} {LOST[reason]}" for reason, count in lost if reason != "meets"
-    ]
-    return Text("; ".join(parts) + ".")
+    """What became of the points; a worker that is fast enough is not yet a deployment."""
+    total = sum(sum(counts.values()) for counts in report.counts.values())
+    parts = [f"{total:,} points evaluated."]
+    for mode, (points, met) in POINTS.items():
+        counts = report.counts.get(mode, {})
+        if not counts:
+            continue
+        lost = sorted(counts.items(), key=lambda item: -item[1])
+        outcomes = [
+            f"{sum(counts.values()):,} {points}: {counts.get('meets', 0):,} {met}"
+        ]
+        outcomes += [f"{n:,} {LOST[reason]}" for reason, n in lost if reason != "meets"]
+        parts.append("; ".join(outcomes) + ".")
+    return Text("\n".join(parts))
 
 
 def _launch(row: DeploymentRecord, report: SweepReport) -> RenderableType:
