@@ -84,6 +84,21 @@ def test_nothing_feasible_is_exit_1_with_the_reason(capsys):
     assert len(message.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize("flag", ["--plot", "--output-dir"])
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_priced(
+    capsys, tmp_path, flag
+):
+    from aisim_jax.cli import run
+
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "file").touch()
+    place = {"--plot": "folder.html", "--output-dir": "file/out"}[flag]
+    code = run([*QUESTION, flag, str(tmp_path / place)])
+    out, message = capsys.readouterr()
+    assert code == 2 and not out
+    assert "Cannot write" in message and len(message.strip().splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "claim"),
     [

@@ -118,10 +118,13 @@ def sweep(
     ] = None,
 ) -> None:
     """Evaluate every deployment of a model; show the best and the Pareto frontier."""
-    from aisim_jax.report import check_plot_name
+    from aisim_jax.report import check_plot_name, check_writable
 
     if plot is not None:
         check_plot_name(plot)
+        check_writable(plot)
+    if output_dir is not None:
+        check_writable(output_dir / "result.json")
     if target_request_rate is not None and target_concurrency is not None:
         raise InvalidInputError(
             "give one of --target-request-rate and --target-concurrency, not both"

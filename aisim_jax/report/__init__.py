@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 
 if TYPE_CHECKING:
+    from ._atomic import check_writable as check_writable
     from ._atomic import write_file as write_file
     from ._capacity_text import MemoryShare as MemoryShare
     from ._capacity_text import capacity_json as capacity_json
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 
 _HOMES = {
+    "check_writable": "._atomic",
     "write_file": "._atomic",
     "MemoryShare": "._capacity_text",
     "capacity_json": "._capacity_text",
