@@ -6,10 +6,9 @@ the step times is used), differentiable in step times and constants.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-
-Values = Any  # float64 scalar, NumPy array or JAX array (or tracer), broadcastable
+from ._arrays import Flags, Values
 
 
 class QueuePolicy(NamedTuple):
@@ -26,7 +25,7 @@ class QueuePolicy(NamedTuple):
     queue_log2_divisor: Values
     queue_cap: Values
     dispatch_ms_per_layer: Values  # added to the mixed passes of the first token
-    rate_is_capped: Values  # boolean: Little's law bounds the token rate
+    rate_is_capped: Flags  # Little's law bounds the token rate
 
 
 class StepCounts(NamedTuple):
@@ -66,9 +65,8 @@ def mean_tpot_ms(
     xp = mixed_ms.__array_namespace__()
     counted = steps.counted_mixed_steps + steps.decode_steps
     spent_ms = mixed_ms * steps.counted_mixed_steps + decode_ms * steps.decode_steps
-    return xp.where(
-        counted > 0, spent_ms / xp.where(counted > 0, counted, 1.0), 0.0
-    ) / (tokens_per_step)
+    mean_ms = xp.where(counted > 0, spent_ms / xp.where(counted > 0, counted, 1.0), 0.0)
+    return mean_ms / tokens_per_step
 
 
 def token_rate_per_s(
@@ -77,7 +75,7 @@ def token_rate_per_s(
     tpot_ms: Values,
     batch: Values,
     later_tokens: Values,
-    rate_is_capped: Values,
+    rate_is_capped: Flags,
 ) -> Values:
     """Tokens per second of one rank and stage; `later_tokens` = osl - 1 per request.
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ._aggregated import AggregatedMetrics, StepCounts, Values, token_rate_per_s
+from ._aggregated import AggregatedMetrics, StepCounts, token_rate_per_s
+from ._arrays import Values
 
 
 class XpuQueuePolicy(NamedTuple):

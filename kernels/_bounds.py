@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._arrays import Values
 
-def context_sol_ms(xp: Any, coef: Any, batch: Any, new: Any, prefix: Any) -> Any:
+
+def context_sol_ms(
+    xp: Any, coef: Any, batch: Values, new: Values, prefix: Values
+) -> Values:
     """Prefill attention of `batch` requests of `new` tokens after `prefix` cached ones.
 
     coef = (per_square, per_windowed, window, per_new, per_full), ms;
@@ -25,7 +29,7 @@ def context_sol_ms(xp: Any, coef: Any, batch: Any, new: Any, prefix: Any) -> Any
     return xp.maximum(compute, batch * (new * coef[3] + full * coef[4]))
 
 
-def generation_sol_ms(xp: Any, coef: Any, batch: Any, kv_len: Any) -> Any:
+def generation_sol_ms(xp: Any, coef: Any, batch: Values, kv_len: Values) -> Values:
     """Decode attention of `batch` rows whose newest token sees `kv_len` tokens.
 
     coef = (flat, per_kv, compute_skip, window, rows, per_read, fixed), ms;
@@ -36,3 +40,15 @@ def generation_sol_ms(xp: Any, coef: Any, batch: Any, kv_len: Any) -> Any:
     scored = xp.minimum(kv_len - coef[2], coef[3])
     compute = batch * (coef[0] + coef[1] * scored)
     return xp.maximum(compute, batch * (coef[4] + coef[5] * read) + coef[6])
+
+
+def grid_sol_ms(
+    xp: Any, context: bool, coef: Any, outer: Values, inner: Values
+) -> Values:
+    """Speed of light at grid coordinates, without a cached prefix, ms.
+
+    (outer, inner) is (full sequence, batch) in prefill, (batch, KV length) in decode.
+    """
+    if context:
+        return context_sol_ms(xp, coef, inner, outer, 0.0)
+    return generation_sol_ms(xp, coef, outer, inner)

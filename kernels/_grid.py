@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Bool, Float, Int
-from numpy import ndarray
 
-from ._bounds import context_sol_ms, generation_sol_ms
-
-
-Array = jax.Array | ndarray  # prepared on the host, traced in kernels
+from ._arrays import Array
+from ._bounds import grid_sol_ms
 
 
 class GridStack(NamedTuple):
@@ -33,8 +29,9 @@ class GridStack(NamedTuple):
     each cut (1, 2).
 
     Beyond the grid, `cells` maps (hold group, log2 cell) to a row of `near` (plus
-    WIDE_ROW where it lists more than NARROW leaves): the leaves that can be among the five nearest, four columns each (squared head distance, log2
-    outer, log2 inner, utilisation), padded with distance inf; -1 where not tabulated.
+    WIDE_ROW where it lists more than NARROW leaves): the leaves that can be among the
+    five nearest, four columns each (squared head distance, log2 outer, log2 inner,
+    utilisation), padded with distance inf; -1 where not tabulated.
     """
 
     outer: Float[Array, " outer"]
@@ -85,13 +82,6 @@ def segment_lines(xp: Any, value: Any, inner: Any, low: Any, high: Any) -> Any:
     return xp.stack([intercept, slope], axis=-1)
 
 
-def grid_sol_ms(context: bool, coef, outer, inner) -> Float[Array, "*pts"]:
-    """Speed of light at grid coordinates (no cached prefix), ms."""
-    if context:
-        return context_sol_ms(jnp, coef, inner, outer, 0.0)
-    return generation_sol_ms(jnp, coef, outer, inner)
-
-
 def _row(
     grid: GridStack,
     lane: Int[Array, ""],
@@ -139,8 +129,8 @@ def _cut(
     else:
         both_ms = lo_ms + share * (hi_ms - lo_ms)
     key = jnp.where(lo_ok, lo_key, hi_key)
-    moved = grid_sol_ms(context, grid.bound[lane, 0], key, inner)
-    query = grid_sol_ms(context, grid.bound[lane, 0], outer, inner)
+    moved = grid_sol_ms(jnp, context, grid.bound[lane, 0], key, inner)
+    query = grid_sol_ms(jnp, context, grid.bound[lane, 0], outer, inner)
     one_ms = jnp.where(lo_ok, lo_ms, hi_ms) * _ratio(query, moved)
     return jnp.where(both, both_ms, one_ms), bracketed & (lo_ok | hi_ok)
 
@@ -172,8 +162,8 @@ def grid_lookup(
     second, second_ok = _cut(grid, lane, 1, outer, inner, column, context)
     second_ok = second_ok & (cuts == 2)
     coef = jnp.where(ok, grid.bound[lane, 1], grid.bound[lane, 2])
-    moved = grid_sol_ms(context, coef, outer, inner)
-    query = grid_sol_ms(context, grid.bound[lane, 0], outer, inner)
+    moved = grid_sol_ms(jnp, context, coef, outer, inner)
+    query = grid_sol_ms(jnp, context, grid.bound[lane, 0], outer, inner)
     survivor = jnp.where(ok, value, second) * _ratio(query, moved)
     both = value + grid.blend[lane] * (second - value)
     blended = jnp.where(ok & second_ok, both, survivor)
@@ -213,7 +203,7 @@ def held_ms(
     row = jnp.where(wide, row - WIDE_ROW, row)
     covered = (row >= 0) & ~(wide & (near <= NARROW))
     util = _near_utilisation(grid.near, jnp.maximum(row, 0), log_outer, log_inner, near)
-    sol = grid_sol_ms(context, grid.bound[lane, 0], outer, inner)
+    sol = grid_sol_ms(jnp, context, grid.bound[lane, 0], outer, inner)
     return jnp.where(covered, sol / util, jnp.nan)
 
 
@@ -222,7 +212,9 @@ _ELEMENT = lax.GatherDimensionNumbers(
 )
 
 
-def _element(table: Float[Array, "rows columns"], row: Int[Array, ""], column: int):
+def _element(
+    table: Float[Array, "rows columns"], row: Int[Array, ""], column: int
+) -> Float[Array, ""]:
     """table[row, column] without the bounds handling that row has had already."""
     at = lax.concatenate([lax.reshape(row, (1,)), lax.full((1,), column, row.dtype)], 0)
     return lax.gather(

@@ -12,12 +12,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
-from numpy import ndarray
 
-from ._grid import GridStack, grid_sol_ms, segment_lines
+from ._arrays import Array
+from ._bounds import grid_sol_ms
+from ._grid import GridStack, segment_lines
 
-
-Array = jax.Array | ndarray  # prepared on the host, traced in kernels
 
 CONSTANT, MEMORY, BFLOAT16, INT8, FP8, FP4, INTRA_NODE, INTER_NODE = range(8)
 
@@ -112,7 +111,7 @@ def moved_grid(
     inner = jnp.where(jnp.isfinite(grid.inner), grid.inner, 1.0)
 
     def sol(coef: Float[Array, " coef"]) -> Float[Array, "outer inner"]:
-        return grid_sol_ms(context, coef, outer[:, None], inner[None, :])
+        return grid_sol_ms(jnp, context, coef, outer[:, None], inner[None, :])
 
     over_cuts = jax.vmap(jax.vmap(sol))
     old, new = over_cuts(grid.bound[:, 1:]), over_cuts(bound[:, 1:])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ._aggregated import Values
+from ._arrays import Values
 
 
 class StaticMetrics(NamedTuple):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ._arrays import Values
+
 
 class MixedWork(NamedTuple):
     """A step with prefill and decode work.
@@ -18,18 +20,23 @@ class MixedWork(NamedTuple):
     rows = 0 leave their part out.
     """
 
-    tokens: Any
-    prefix: Any
-    batch: Any
-    new: Any
-    cached: Any
-    passes: Any
-    rows: Any
-    kv_len: Any
+    tokens: Values
+    prefix: Values
+    batch: Values
+    new: Values
+    cached: Values
+    passes: Values
+    rows: Values
+    kv_len: Values
 
 
 def planned_work(
-    xp: Any, context_tokens: Any, rows: Any, isl: Any, osl: Any, prefix: Any
+    xp: Any,
+    context_tokens: Values,
+    rows: Values,
+    isl: Values,
+    osl: Values,
+    prefix: Values,
 ) -> MixedWork:
     """A step with a context budget of `context_tokens` and `rows` decode rows.
 
@@ -45,12 +52,20 @@ def planned_work(
         cached=prefix,
         passes=xp.ceil(isl / xp.maximum(context_tokens, 1.0)),
         rows=rows,
-        kv_len=isl + xp.floor(osl / 2.0) + 1.0,
+        kv_len=halfway_kv_len(xp, isl, osl),
     )
 
 
+def halfway_kv_len(xp: Any, isl: Values, osl: Values) -> Values:
+    """KV length half-way through decoding, at which a steady state is priced, tokens.
+
+    isl + floor(osl / 2) + 1
+    """
+    return isl + xp.floor(osl / 2.0) + 1.0
+
+
 def scheduled_work(
-    xp: Any, requests: Any, new: Any, cached: Any, decodes: Any, kv: Any
+    xp: Any, requests: Values, new: Values, cached: Values, decodes: Values, kv: Values
 ) -> MixedWork:
     """A step with both kinds of work, from its five sums; averages are priced.
 
@@ -71,7 +86,7 @@ def scheduled_work(
     )
 
 
-def decode_span(xp: Any, kv_len: Any) -> tuple[Any, Any]:
+def decode_span(xp: Any, kv_len: Values) -> tuple[Values, Values]:
     """First and last KV length that price decode attention at `kv_len` = S.
 
     a = max(1, int(0.9 S)) and z = max(a, int(1.1 S)).
@@ -80,7 +95,7 @@ def decode_span(xp: Any, kv_len: Any) -> tuple[Any, Any]:
     return first, xp.maximum(first, xp.floor(1.1 * kv_len))
 
 
-def decode_lengths(xp: Any, kv_len: Any) -> list[Any]:
+def decode_lengths(xp: Any, kv_len: Values) -> list[Values]:
     """The five KV lengths whose mean prices decode attention at `kv_len`.
 
     From a to z (see `decode_span`): a + (z - a) i // 4.
@@ -89,7 +104,9 @@ def decode_lengths(xp: Any, kv_len: Any) -> list[Any]:
     return [first + xp.floor((last - first) * i / 4.0) for i in range(5)]
 
 
-def context_spans(xp: Any, new: Any, prefix: Any, cp: Any) -> list[tuple[Any, Any]]:
+def context_spans(
+    xp: Any, new: Values, prefix: Values, cp: Values
+) -> list[tuple[Values, Values]]:
     """(new, cached) tokens of the prefill attention calls of one rank.
 
     Context parallelism (cp > 1) cuts the new tokens into 2 cp zig-zag chunks of which a

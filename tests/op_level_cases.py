@@ -13,7 +13,7 @@ from goldens import load_golden
 
 from aisim_jax.estimators import OpLevelBatch, compile_batch
 from aisim_jax.estimators._scalar import ScalarSteps
-from aisim_jax.kernels._work import planned_work
+from aisim_jax.kernels import planned_work
 from aisim_jax.models import (
     BUILT_FAMILIES,
     Layout,

@@ -201,7 +201,7 @@ def xpu_kv_slots(ctx, tp, tokens):
 
 
 def compose_rate(column, schedule, osl):
-    from aisim_jax.kernels._aggregated import token_rate_per_s
+    from aisim_jax.kernels import token_rate_per_s
 
     batch_ms = (
         schedule.steps.mixed_steps * column["mix_ms"]

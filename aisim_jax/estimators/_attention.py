@@ -10,23 +10,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from .._errors import MissingPerfDataError
-from ..kernels._bounds import context_sol_ms, generation_sol_ms
-from ..kernels._work import context_spans, decode_lengths
-from ..models._operations import (
+from ..kernels import (
+    context_sol_ms,
+    context_spans,
+    decode_lengths,
+    generation_sol_ms,
+    grid_sol_ms,
+)
+from ..models import (
     ContextAttention,
     ContextMla,
     GenerationAttention,
     GenerationMla,
     MlaModule,
 )
-from ..systems import PerfTables
-from ..systems._spec import SystemSpec
-from ..systems._tables import AttentionKey, AttentionTables, MlaKey, RaggedGrid
+from ..systems import (
+    AttentionKey,
+    AttentionTables,
+    MlaKey,
+    PerfTables,
+    RaggedGrid,
+    SystemSpec,
+)
 from ._hold import Leaves, grid_leaves, held_utilisation
 from ._plain import PLAIN
 from ._ragged import Slab, cut_slab
@@ -79,9 +88,7 @@ class AttentionTable:
 
     def sol_ms(self, bound, outer: float, inner: float) -> float:
         """Speed of light at grid coordinates (prefix 0)."""
-        if self.is_context:
-            return float(context_sol_ms(np, bound, inner, outer, 0.0))
-        return float(generation_sol_ms(np, bound, outer, inner))
+        return float(grid_sol_ms(np, self.is_context, bound, outer, inner))
 
     def grid_ms(self, outer: float, inner: float) -> tuple[float, str]:
         """Grid value at (outer, inner) and how it was obtained."""
@@ -138,11 +145,6 @@ class AttentionTable:
             total += value
             worst = worst_origin(worst, how)
         return total / 5 + self.extra_ms, worst
-
-    @cached_property
-    def hold_key(self) -> tuple[int, bytes]:
-        """Identity of the leaf geometry, for sharing neighbour tables."""
-        return self.heads, self.leaves.logs.tobytes()
 
 
 def _slab_ms(
@@ -255,12 +257,7 @@ def _cut(
     heads_axis, outer, inner = (np.asarray(axis, np.float64) for axis in grid.axes)
     bounds = [make(spec, op, int(h)) for h in heads_axis]
     sol = np.stack(
-        [
-            context_sol_ms(np, b, inner[None, :], outer[:, None], 0.0)
-            if is_context
-            else generation_sol_ms(np, b, outer[:, None], inner[None, :])
-            for b in bounds
-        ]
+        [grid_sol_ms(np, is_context, b, outer[:, None], inner[None, :]) for b in bounds]
     )
     latency = grid.latency_ms
     if isinstance(op, GenerationAttention):

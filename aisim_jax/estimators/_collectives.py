@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._errors import MissingPerfDataError
-from ..models._operations import AllReduce, MoeDispatch, Nccl
-from ..models._quantization import COMM_BYTES
-from ..systems import PerfTables
-from ..systems._tables import CommTable
+from ..models import COMM_BYTES, AllReduce, MoeDispatch, Nccl
+from ..systems import CommTable, PerfTables
 from ._one_axis import Axis, axis_of
 from ._speed_of_light import MS
 

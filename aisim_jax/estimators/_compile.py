@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._errors import AisimError, UnsupportedError
-from ..models._operations import Operation, OperationLists
+from ..models import Operation, OperationLists
 from ._lowering import AttentionTerm, Entry, OverlapTerm, Term, TokenTerm, lower
 from ._token_curves import TokenOperation, TokenPricer
 

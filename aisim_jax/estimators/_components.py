@@ -17,20 +17,21 @@ import numpy as np
 
 from .._errors import AisimError
 from .._precision import precision
-from ..kernels._hardware import (
+from ..kernels import (
     CONSTANT,
     INTER_NODE,
     INTRA_NODE,
     MEMORY,
     GridComponents,
     HardwareRates,
+    Options,
+    StepStack,
     TokenComponents,
     moved_grid,
     slowdowns,
     token_table_ms,
 )
-from ..kernels._steps import Options, StepStack
-from ..models._operations import (
+from ..models import (
     AllReduce,
     Elementwise,
     Embedding,

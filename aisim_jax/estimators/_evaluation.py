@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .._precision import precision
-from ..kernels._steps import Options, StepStack, over_queries
+from ..kernels import Options, StepStack, over_queries
 
 
 FEW = 16384  # queries up to which one program answers everything

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..systems._spec import SystemSpec
-from ..systems._tables import GemmTable
+from ..systems import GemmTable, SystemSpec
 from ._speed_of_light import gemm_bound
 
 

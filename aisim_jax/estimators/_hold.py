@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..systems._tables import RaggedGrid
+from ..systems import RaggedGrid
 
 
 FLOOR = 1e-12

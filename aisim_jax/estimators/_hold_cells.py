@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..kernels._grid import (
+from ..kernels import (
     CELL_EDGE,
     CELLS_PER_OCTAVE,
     NARROW,

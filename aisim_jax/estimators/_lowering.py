@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .._errors import MissingPerfDataError
-from ..models._operations import (
+from ..models import (
     ContextAttention,
     ContextMla,
     Fallback,

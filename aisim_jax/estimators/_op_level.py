@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from .._errors import AisimError, InvalidInputError, UnsupportedError
 from ..config import ForwardPassConfig
-from ..kernels._work import MixedWork, planned_work, scheduled_work
+from ..kernels import MixedWork, planned_work, scheduled_work
 from ..models import Layout, ModelSpec, Precision
 from ..systems import PerfTables
 from ._batch import OpLevelBatch, compile_batch

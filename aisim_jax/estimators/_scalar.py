@@ -10,10 +10,14 @@ from bisect import bisect_left
 from math import log2, nan, sqrt
 from operator import itemgetter
 
-from ..kernels._bounds import context_sol_ms, generation_sol_ms
-from ..kernels._grid import FLOOR
-from ..kernels._steps import StepStack
-from ..kernels._work import MixedWork, context_spans, decode_lengths
+from ..kernels import (
+    FLOOR,
+    MixedWork,
+    StepStack,
+    context_spans,
+    decode_lengths,
+    grid_sol_ms,
+)
 from ._attention import AttentionTable, HeadCut
 from ._hold import held_utilisation
 from ._hold_cells import HoldCells
@@ -32,10 +36,8 @@ class ScalarGrid:
         self._cells = cells
 
     def sol_ms(self, coef, outer: float, inner: float) -> float:
-        """Speed of light at grid coordinates, ms ."""
-        if self._context:
-            return context_sol_ms(PLAIN, coef, inner, outer, 0.0)
-        return generation_sol_ms(PLAIN, coef, outer, inner)
+        """Speed of light at grid coordinates, ms."""
+        return grid_sol_ms(PLAIN, self._context, coef, outer, inner)
 
     def ms(self, outer: float, inner: float) -> float:
         """Grid value, survivors and hold included, ms."""

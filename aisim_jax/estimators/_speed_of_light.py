@@ -13,7 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .._errors import InvalidInputError, MissingSystemFlopsError
-from ..models._operations import (
+from ..models import (
+    KV_BYTES,
+    QUANT_MODES,
     ContextAttention,
     ContextMla,
     GenerationAttention,
@@ -21,9 +23,9 @@ from ..models._operations import (
     MlaBmm,
     MlaModule,
     Moe,
+    Quant,
 )
-from ..models._quantization import KV_BYTES, QUANT_MODES, Quant
-from ..systems._spec import SystemSpec
+from ..systems import SystemSpec
 
 
 MS = 1000.0

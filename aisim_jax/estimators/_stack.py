@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._errors import AisimError
-from ..kernels._grid import GridStack, segment_lines
-from ..kernels._steps import StepStack
+from ..kernels import GridStack, StepStack, segment_lines
 from ._attention import AttentionTable
 from ._compile import CompiledLane, CurveCache, attention_of, token_sum
 from ._hold_cells import HoldCells, stack_cells

@@ -6,11 +6,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from ..kernels import _steps
-from ..kernels._steps import Options, StepStack
-from ..kernels._work import planned_work, scheduled_work
+from .. import kernels
+from ..kernels import Array, Options, StepStack, planned_work, scheduled_work
 
 
 class OpLevelSurface(eqx.Module):
@@ -28,15 +27,17 @@ class OpLevelSurface(eqx.Module):
         self, lane: ArrayLike, batch: ArrayLike, isl: ArrayLike, prefix: ArrayLike
     ) -> Float[Array, ""]:
         """Prefill of `batch` requests of isl tokens, `prefix` of them cached; ms."""
-        counts = _counts(batch, isl, prefix)
-        return _steps.prefill_ms(self.stack, _lane(lane), *counts, self.options)
+        batch, isl, prefix = _counts(batch, isl, prefix)
+        return kernels.prefill_ms(
+            self.stack, _lane(lane), batch, isl, prefix, self.options
+        )
 
     def decode_ms(
         self, lane: ArrayLike, rows: ArrayLike, kv_len: ArrayLike
     ) -> Float[Array, ""]:
         """One decode step of `rows` rows at KV length kv_len; ms."""
-        counts = _counts(rows, kv_len)
-        return _steps.decode_ms(self.stack, _lane(lane), *counts, self.options)
+        rows, kv_len = _counts(rows, kv_len)
+        return kernels.decode_ms(self.stack, _lane(lane), rows, kv_len, self.options)
 
     def mixed_ms(
         self,
@@ -49,7 +50,7 @@ class OpLevelSurface(eqx.Module):
     ) -> Float[Array, ""]:
         """One step of `context_tokens` prefill tokens and `rows` decode rows; ms."""
         work = planned_work(jnp, *_counts(context_tokens, rows, isl, osl, prefix))
-        return _steps.mixed_ms(self.stack, _lane(lane), *work, self.options)
+        return kernels.mixed_ms(self.stack, _lane(lane), *work, self.options)
 
     def scheduled_ms(
         self,
@@ -68,7 +69,7 @@ class OpLevelSurface(eqx.Module):
         prefill = self.prefill_ms(lane, n, jnp.floor(new / n) + held, held)
         decode = self.decode_ms(lane, nd, jnp.floor(kv / nd))
         work = scheduled_work(jnp, *counts)
-        both = _steps.mixed_ms(self.stack, _lane(lane), *work, self.options)
+        both = kernels.mixed_ms(self.stack, _lane(lane), *work, self.options)
         has_decode = (decodes > 0) | (kv > 0)
         alone = jnp.where(has_decode, decode, 0.0)
         return jnp.where(new > 0, jnp.where(has_decode, both, prefill), alone)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._errors import MeasurementWarning, MissingPerfDataError
-from ..models._operations import (
+from ..models import (
     AllReduce,
     Elementwise,
     Embedding,
@@ -25,8 +25,7 @@ from ..models._operations import (
     Nccl,
     PointToPoint,
 )
-from ..systems import PerfTables
-from ..systems._tables import MoeTable, QuantizeTable
+from ..systems import MoeTable, PerfTables, QuantizeTable
 from ._collectives import call_ms, calls_of, measured_curve
 from ._gemm import GemmSites
 from ._one_axis import Axis, axis_of

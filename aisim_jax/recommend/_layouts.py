@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from .._errors import InvalidInputError
-from ..models._layout import Layout
+from ..models import Layout
 
 
 Role = Literal["agg", "prefill", "decode"]

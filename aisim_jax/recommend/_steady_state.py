@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aisim_jax.kernels import compose_aggregated
-from aisim_jax.kernels._aggregated import Values
+from aisim_jax.kernels import Values, compose_aggregated
 from aisim_jax.models import Layout
 
 from ._parameters import COMPAT, SweepParameters

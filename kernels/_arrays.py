@@ -1,0 +1,21 @@
+"""What kernels take and return."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jaxtyping import Bool, Num
+from numpy import ndarray
+
+
+Array = jax.Array | ndarray  # prepared on the host, traced in kernels
+
+# A scalar, or an array of either library; shapes broadcast. What comes out depends on
+# what goes in, which a static checker cannot follow; at run time the claim is tested.
+if TYPE_CHECKING:
+    Values = Any
+    Flags = Any
+else:
+    Values = Num[Any, "..."] | float | int
+    Flags = Bool[Any, "..."] | bool
