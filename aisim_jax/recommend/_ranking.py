@@ -79,7 +79,13 @@ def rank(
         )
         late = late._replace(rows=nearest[late.rows])
         order = np.argsort(latency_ms[late.rows], kind="stable")[:top_n]
-        ranking = Ranking(*(part[order] for part in late[:-1]), late.exceeds)
+        ranking = Ranking(
+            late.rows[order],
+            late.replicas[order],
+            late.gpus[order],
+            late.load_served_percent[order],
+            late.exceeds,
+        )
     return Ranked(candidates, cluster, front, ranking)
 
 
