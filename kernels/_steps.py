@@ -12,14 +12,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
-from numpy import ndarray
 
+from ._arrays import Array
 from ._bounds import context_sol_ms, generation_sol_ms
 from ._grid import GridStack, grid_lookup, held_ms
 from ._work import MixedWork, context_spans, decode_lengths
-
-
-Array = jax.Array | ndarray  # prepared on the host, traced in kernels
 
 
 class StepStack(NamedTuple):
@@ -28,6 +25,8 @@ class StepStack(NamedTuple):
     `generation_tokens_ms` includes the logits projection; for prefill it depends on the
     number of requests and lives in `logits_ms`. `context_apart` / `generation_apart`:
     attention is an operation of its own, which mixed steps price separately.
+    `averaged`: decode attention is the mean over lengths around the query; `cp`: ranks
+    that share the sequence of a prefill (>= 1).
     """
 
     context_tokens_ms: Float[Array, "lanes context_pts"]
@@ -46,11 +45,14 @@ class Options(NamedTuple):
 
     grid / hold: answer inside the measured grid / beyond it (either may be left out where
     the caller knows the other side). near: leaves per cell that the hold rule reads.
+    two_cuts, context_parallel, averaging: whether any lane needs that rule. analytic:
+    attention at its speed of light, grids unread.
     """
 
     grid: bool
     hold: bool
     near: int
+    unrolled: bool
     two_cuts: bool
     context_parallel: bool
     averaging: bool
@@ -123,11 +125,20 @@ def generation_attention_ms(
     if options.analytic:
         unit = generation_sol_ms(jnp, grid.bound[lane, 0], rows, kv_len)
     elif options.averaging:
-        lengths = jnp.stack(decode_lengths(jnp, kv_len))
-        lengths = jnp.where(stack.averaged[lane], lengths, kv_len)
-        unit = jnp.mean(
-            jax.vmap(lambda at: _grid_ms(grid, lane, rows, at, False, options))(lengths)
-        )
+        averaged = stack.averaged[lane]
+        lengths = [
+            jnp.where(averaged, length, kv_len)
+            for length in decode_lengths(jnp, kv_len)
+        ]
+
+        def at(length: Float[Array, ""]) -> Float[Array, ""]:
+            return _grid_ms(grid, lane, rows, length, False, options)
+
+        if options.unrolled:
+            first, *others = (at(length) for length in lengths)
+            unit = sum(others, first) / 5.0
+        else:
+            unit = jnp.mean(jax.vmap(at)(jnp.stack(lengths)))
     else:
         unit = _grid_ms(grid, lane, rows, kv_len, False, options)
     return grid.scale[lane] * (unit + grid.extra_ms[lane])

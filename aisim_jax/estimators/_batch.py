@@ -14,20 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from .. import kernels
 from .._precision import precision
-from ..kernels import _steps
-from ..kernels._grid import NARROW
-from ..kernels._steps import Options
-from ..kernels._work import (
+from ..kernels import (
+    NARROW,
     MixedWork,
+    Options,
     context_spans,
     decode_lengths,
     decode_span,
     planned_work,
     scheduled_work,
 )
-from ..models import Backend, ModelSpec, Precision, build_operations
-from ..models._layout import Layout
+from ..models import Backend, Layout, ModelSpec, Precision, build_operations
 from ..systems import PerfTables
 from ._compile import CompiledLane, compile_lanes
 from ._evaluation import FEW, FEW_CHUNK, MANY_CHUNK, run_chunks
@@ -65,7 +64,7 @@ class OpLevelBatch:
             phase_attention(self.lanes, False),
         )
         self._alive = tuple(
-            np.array([table is not None for table in phase.tables])
+            np.array([table is not None for table in phase.tables], bool)
             for phase in self.phases
         )
         self._sparse = np.zeros(len(self.lanes), bool)
@@ -83,6 +82,7 @@ class OpLevelBatch:
             grid=True,
             hold=False,
             near=NARROW,
+            unrolled=False,
             two_cuts=bool((self.host.context.cuts == 2).any())
             or bool((self.host.generation.cuts == 2).any()),
             context_parallel=bool((self.host.cp > 1).any()),
@@ -138,7 +138,7 @@ class OpLevelBatch:
         counts = [rows, kv_len]
         if self.pricer.analytic or lane.size <= FEW:
             out = self._evaluate(
-                _steps.decode_ms,
+                kernels.decode_ms,
                 lane,
                 counts,
                 lambda left: self._fill_generation(
@@ -181,16 +181,15 @@ class OpLevelBatch:
                 continue
             part = [lane[which], *(c[which] for c in counts)]
             if grid is None:
-                out[which] = self._pass(
-                    _steps.decode_ms, self._options, part[0], part[1:]
-                )
+                options = self._options._replace(unrolled=True)
+                out[which] = self._pass(kernels.decode_ms, options, part[0], part[1:])
                 continue
 
             def fill(left, part=part):
                 self._fill_generation(*(values[left] for values in part))
 
             out[which] = self._held(
-                _steps.decode_ms, part[0], part[1:], fill, self._alive[1], grid=grid
+                kernels.decode_ms, part[0], part[1:], fill, self._alive[1], grid=grid
             )
         return out
 
@@ -236,7 +235,7 @@ class OpLevelBatch:
 
         counts = [batch, isl, prefix]
         alive = self._alive[0]
-        out = self._evaluate(_steps.prefill_ms, lane, counts, beyond, alive)
+        out = self._evaluate(kernels.prefill_ms, lane, counts, beyond, alive)
         return self._dense(out, lane, batch, isl, scalar)
 
     def _mixed(self, lane, work: MixedWork) -> np.ndarray:
@@ -258,7 +257,7 @@ class OpLevelBatch:
             return sum(self._scalar(int(lane[i])).mixed_parts_ms(one))
 
         alive = self._alive[0]
-        out = self._evaluate(_steps.mixed_ms, lane, list(work), beyond, alive)
+        out = self._evaluate(kernels.mixed_ms, lane, list(work), beyond, alive)
         length = np.maximum(work.tokens + work.prefix, work.new + work.cached)
         return self._dense(
             out,
@@ -393,7 +392,9 @@ class OpLevelBatch:
             if attempt == 1:
                 fill(left)
             near = NARROW if attempt < 2 else self._widest()
-            options = self._options._replace(grid=grid, hold=True, near=near)
+            options = self._options._replace(
+                grid=grid, hold=True, near=near, unrolled=near == NARROW
+            )
             out[left] = self._pass(
                 function, options, lane[left], [c[left] for c in counts]
             )
