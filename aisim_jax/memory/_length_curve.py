@@ -6,15 +6,9 @@ import math
 from dataclasses import dataclass
 
 from aisim_jax._errors import InvalidInputError, UnsupportedError
-from aisim_jax.models import KV_BYTES, ModelSpec
+from aisim_jax.models import BUILT_FAMILIES, KV_BYTES, ModelSpec
 
 
-# Latent widths when the configuration names none.
-_DEFAULT_KV_LORA = 512
-_DEFAULT_ROPE_DIM = 64
-
-_LINEAR_GQA_FAMILIES = frozenset({"LLAMA", "MOE"})
-_LINEAR_MLA_FAMILIES = frozenset({"DEEPSEEK", "KIMIK25"})
 _WINDOWED_ARCHITECTURES = frozenset({"GptOssForCausalLM"})
 
 
@@ -46,11 +40,9 @@ def kv_curve(
 ) -> KvCurve:
     """Return the length curve of `spec` with cache type `kv_quant` at width `tp`.
 
-    Grouped-query attention: 2 * ceil(kv_heads / tp) * head_dim * layers * element.
-    Latent attention: layers * (kv_lora + rope) * element, replicated over tp. Pipeline
-    and prefill context parallelism leave it unchanged.
+    layers * elements per token and layer * bytes per element. Pipeline and prefill
+    context parallelism leave it unchanged.
     """
-    element_bytes = KV_BYTES[kv_quant]
     if spec.architecture in _WINDOWED_ARCHITECTURES:
         raise UnsupportedError(
             f"{spec.name}: the windowed KV cache of {spec.architecture} is not built; "
@@ -58,23 +50,16 @@ def kv_curve(
         )
     if dcp > 1:
         _check_dcp(spec, tp, backend, dcp)
-    if spec.family in _LINEAR_GQA_FAMILIES:
-        kv_heads = -(-(spec.kv_heads or spec.heads) // tp)
-        rate = 2 * kv_heads * spec.head_dim * spec.layers * element_bytes
-        return KvCurve(rate, dcp)
-    if spec.family in _LINEAR_MLA_FAMILIES:
-        kv_lora = spec.kv_lora or _DEFAULT_KV_LORA
-        rope_dim = spec.rope_dim or _DEFAULT_ROPE_DIM
-        return KvCurve(spec.layers * (kv_lora + rope_dim) * element_bytes, dcp)
-    raise UnsupportedError(
-        f"{spec.name}: the KV cache of family {spec.family} is not built; built "
-        f"families are {', '.join(sorted(_LINEAR_GQA_FAMILIES | _LINEAR_MLA_FAMILIES))}"
-    )
+    if spec.family not in BUILT_FAMILIES:
+        raise UnsupportedError(
+            f"{spec.name}: the KV cache of family {spec.family} is not built; built "
+            f"families are {', '.join(sorted(BUILT_FAMILIES))}"
+        )
+    return KvCurve(spec.layers * spec.kv_elements_at(tp) * KV_BYTES[kv_quant], dcp)
 
 
 def _check_dcp(spec: ModelSpec, tp: int, backend: str, dcp: int) -> None:
-    latent = spec.family in _LINEAR_MLA_FAMILIES
-    backends = ("vllm", "sglang") if latent else ("vllm",)
+    backends = ("vllm", "sglang") if spec.is_mla else ("vllm",)
     if backend not in backends:
         raise UnsupportedError(
             f"dcp_size={dcp}: decode context parallelism of {spec.family} models needs "
@@ -86,7 +71,7 @@ def _check_dcp(spec: ModelSpec, tp: int, backend: str, dcp: int) -> None:
             f"{[n for n in range(1, tp + 1) if tp % n == 0]}"
         )
     replication = tp // (spec.kv_heads or spec.heads)
-    if not latent and dcp > replication:
+    if not spec.is_mla and dcp > replication:
         raise InvalidInputError(
             f"dcp_size={dcp} exceeds the {replication}-fold replication of "
             f"the KV heads at tp_size={tp}; use dcp_size<="

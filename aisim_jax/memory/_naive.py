@@ -44,14 +44,11 @@ def naive_loads(spec: ModelSpec, layout: Layout) -> NaiveLoads:
 def naive_kv_bytes_per_token(spec: ModelSpec, tp: int, size: int | None = None) -> int:
     """KV bytes of one token on one rank; `size` is bytes per element."""
     size = _element_bytes(spec) if size is None else size
-    if spec.is_mla:
-        if not spec.rope_dim:
-            raise InvalidInputError(
-                f"{spec.name}: qk_rope_head_dim is missing; add it to config.json"
-            )
-        return spec.layers * (spec.kv_lora + spec.rope_dim) * size
-    kv_heads = -(-(spec.kv_heads or spec.heads) // tp)
-    return 2 * kv_heads * spec.head_dim * spec.layers * size
+    if spec.is_mla and not spec.rope_dim:
+        raise InvalidInputError(
+            f"{spec.name}: qk_rope_head_dim is missing; add it to config.json"
+        )
+    return spec.layers * spec.kv_elements_at(tp) * size
 
 
 def _element_bytes(spec: ModelSpec) -> int:

@@ -67,7 +67,7 @@ def _attention_block(
     h, tp = spec.hidden, layout.tp
     layers = spec.layers * growth
     width = spec.heads * spec.head_dim // tp
-    kv_heads = -(-spec.kv_heads // tp)
+    kv_heads = spec.kv_heads_at(tp)
     qkv = width + 2 * spec.head_dim * kv_heads
     gemm = precision.gemm
 

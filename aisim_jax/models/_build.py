@@ -81,9 +81,7 @@ def kv_bytes_per_token_and_layer(
     spec: ModelSpec, precision: Precision, tp: int
 ) -> float:
     """Cache bytes that one token adds in one full-attention layer of one rank."""
-    if spec.is_mla:
-        return float((spec.kv_lora + spec.rope_dim) * KV_BYTES[precision.kv])
-    return float(2 * -(-spec.kv_heads // tp) * spec.head_dim * KV_BYTES[precision.kv])
+    return float(spec.kv_elements_at(tp) * KV_BYTES[precision.kv])
 
 
 def _shard_overlap(operation: Operation, cp: int) -> Operation:

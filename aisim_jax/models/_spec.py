@@ -65,3 +65,16 @@ class ModelSpec:
     def is_mla(self) -> bool:
         """Whether attention keeps a latent instead of keys and values."""
         return self.kv_lora > 0
+
+    def kv_heads_at(self, tp: int) -> int:
+        """Key-value heads of one rank; copied where tp exceeds their number."""
+        return -(-(self.kv_heads or self.heads) // tp)
+
+    def kv_elements_at(self, tp: int) -> int:
+        """Cache elements that one token adds in one full-attention layer of one rank.
+
+        Latent: kv_lora + rope_dim, copied over tp; else 2 * kv_heads_at(tp) * head_dim.
+        """
+        if self.is_mla:
+            return self.kv_lora + self.rope_dim
+        return 2 * self.kv_heads_at(tp) * self.head_dim
