@@ -268,7 +268,7 @@ class OpLevelBatch:
         )
 
     def decode_sum_ms(
-        self, lane, requests, isl, osl, stride: int = 32
+        self, lane, requests, isl, osl, stride: int
     ) -> Float[np.ndarray, " n"]:
         """Decoding osl - 1 further tokens, one priced step per `stride` tokens; ms."""
         lane, requests, isl, osl = _broadcast(lane, requests, isl, osl)

@@ -115,10 +115,14 @@ def from_pairs(
     )
 
 
+def table_precision(found: Deployments) -> Deployments:
+    """Latencies and rates with the three decimals of the compatible table."""
+    return Deployments(
+        *(rounded(column) if column.dtype.kind == "f" else column for column in found)
+    )
+
+
 def as_table(found: Deployments) -> Deployments:
     """The compatible table: three decimals, best rate per GPU first."""
-    columns = [
-        rounded(column) if column.dtype.kind == "f" else column for column in found
-    ]
-    table = Deployments(*columns)
+    table = table_precision(found)
     return table.take(table_order(table.tokens_per_s_per_gpu))

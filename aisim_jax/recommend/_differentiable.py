@@ -8,7 +8,7 @@ import numpy as np
 
 from aisim_jax._errors import InvalidInputError
 from aisim_jax.estimators import OpLevelModel
-from aisim_jax.kernels import HardwareRates
+from aisim_jax.kernels import HardwareRates, halfway_kv_len
 
 from ._parameters import COMPAT, SweepParameters
 from ._steady_state import SteadyState, point_schedule, steady_state
@@ -52,7 +52,7 @@ def aggregated_metrics(
     draft_rows = model.nextn + 1
     mixed_rows = plan.mixed_requests * draft_rows
     decode_rows = np.maximum(plan.decode_requests, 1.0) * draft_rows
-    kv_len = isl + osl // 2 + 1.0
+    kv_len = float(halfway_kv_len(np, isl, osl))
     # Price once through the model, which tabulates what lies beyond the grid.
     model.batch.mixed_ms(0, budget, plan.mixed_requests, isl, osl, 0)
     model.batch.decode_ms(0, decode_rows / draft_rows, kv_len)

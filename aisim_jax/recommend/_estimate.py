@@ -9,6 +9,7 @@ from aisim_jax._errors import InvalidInputError
 from aisim_jax.models import Layout
 
 from ._experiment import Experiment
+from ._parameters import COMPAT
 from ._single_points import (
     PointEstimate,
     PoolChoice,
@@ -40,7 +41,7 @@ def estimate(
     decode_system: str | None = None,
     nextn: int = 0,
     accepted: float = 0.0,
-    stride: int = 32,
+    stride: int = COMPAT.decode_stride_tokens,
     memory_fraction: float | None = None,
     version: str | None = None,
     precision: Mapping[str, str] | None = None,

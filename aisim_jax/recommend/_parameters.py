@@ -102,9 +102,7 @@ class SweepParameters(NamedTuple):
 
     def engine(self, backend: str) -> EnginePolicy:
         """Constants of `backend`."""
-        return {"trtllm": self.trtllm, "sglang": self.sglang, "vllm": self.vllm}[
-            backend
-        ]
+        return getattr(self, backend)
 
 
 COMPAT = SweepParameters()

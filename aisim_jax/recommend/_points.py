@@ -12,6 +12,7 @@ from aisim_jax.kernels import (
     StaticMetrics,
     compose_aggregated,
     compose_static,
+    halfway_kv_len,
     speculate_decode,
 )
 from aisim_jax.models import Layout
@@ -225,7 +226,7 @@ def _decode_steps(
     priced = surfaces.prices.decode_ms(
         np.repeat(lanes, distinct.size),
         np.tile(np.maximum(distinct, 1.0), lanes.size),
-        float(question.isl + question.osl // 2 + 1),
+        halfway_kv_len(np, question.isl, question.osl),
     ).reshape(lanes.size, distinct.size)
     return np.where(distinct > 0, priced, 0.0)[:, place]
 

@@ -12,14 +12,19 @@ from aisim_jax._units import GIB
 from aisim_jax.kernels import RunFootprint, RunVerdict, compose_static
 from aisim_jax.models import Layout, check_layout
 
-from ._deployments import Deployments, from_pairs
+from ._deployments import Deployments, from_pairs, table_precision
 from ._experiment import Experiment
 from ._layouts import Role
-from ._points import AggregatedPoints, RolePoints, aggregated_points, role_points
+from ._points import (
+    AggregatedPoints,
+    RolePoints,
+    aggregated_points,
+    per_user,
+    role_points,
+)
 from ._pools import pool_key
 from ._reasons import Reason
 from ._schedule import schedule_batch
-from ._selection import rounded
 from ._surfaces import SurfaceCache, Surfaces
 from ._visiting import AggregatedGrid
 
@@ -188,7 +193,7 @@ def estimate_static(
         requests_per_s=rate,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_gpu=tokens_per_s / layout.gpus,
-        tokens_per_s_per_user=1000.0 / tpot_ms if tpot_ms > 0 else 0.0,
+        tokens_per_s_per_user=float(per_user(np.array(tpot_ms))),
         concurrency=concurrency,
         gpus=layout.gpus,
         memory_gib=_memory(footprint),
@@ -221,7 +226,7 @@ def estimate_disaggregated(
         np.array([decode.workers]),
     )
     if compat:
-        found = type(found)(*(rounded(x) if x.dtype.kind == "f" else x for x in found))
+        found = table_precision(found)
     footprint = d_surfaces.memory.decode_gib(
         LANE, decode.batch, question.isl, question.osl
     )
