@@ -25,6 +25,24 @@ def test_absurd_lengths_are_refused_in_every_mode(mode, name):
         sweep(*PLACE, gpus=1, mode=mode, **{name: 10**20})
 
 
+@pytest.mark.parametrize("value", [100.5, "100", None, True, float("nan")])
+def test_a_length_is_a_whole_number(value):
+    from aisim_jax import AisimError
+    from aisim_jax.recommend._experiment import require_count
+
+    with pytest.raises(AisimError, match=r"isl=.* must be a whole number"):
+        require_count("isl", value, 1)
+
+
+def test_auto_means_the_systems_that_have_data():
+    from aisim_jax.recommend import sweep
+
+    result = sweep("Qwen/Qwen3-0.6B", "auto", "vllm", gpus=1, isl=64, osl=8)
+    systems = {e.question.system for e in result.experiments}
+    assert systems == {"h100_sxm", "h200_sxm", "b200_sxm"}
+    assert {name.split("_")[0] for name in result.failures} == {"disagg"}
+
+
 def test_one_gpu_is_served_aggregated():
     from aisim_jax.recommend import sweep
 

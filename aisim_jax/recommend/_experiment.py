@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from .._backends import BACKENDS
 from .._errors import InvalidInputError
@@ -13,6 +16,7 @@ from ._parameters import COMPAT, SweepParameters
 
 
 SERVING_MODES = ("agg", "disagg")
+PRECISION_PARTS = ("gemm", "moe", "kv", "fmha", "comm")
 Sizes = Mapping[str, Sequence[int]]
 # Beyond the context of any model: 10 Mi tokens.
 LONGEST_REQUEST_TOKENS = 10 * 2**20
@@ -77,13 +81,24 @@ class Experiment:
         return tpot_targets(math.inf if self.ttft_ms is None else self.ttft_ms)
 
 
+def require_count(name: str, value: Any, least: int) -> None:
+    """Refuse anything but a whole number of at least `least`."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise InvalidInputError(
+            f"{name}={value!r} must be a whole number of at least {least}"
+        )
+
+
 def _check(question: Experiment) -> None:
-    for name in ("isl", "osl", "total_gpus"):
-        value = getattr(question, name)
-        if value < 1:
-            raise InvalidInputError(
-                f"{name}={value} must be at least 1; give a count >= 1"
-            )
+    for name, least in (
+        ("isl", 1),
+        ("osl", 1),
+        ("total_gpus", 1),
+        ("prefix", 0),
+        ("nextn", 0),
+    ):
+        require_count(name, getattr(question, name), least)
     if question.isl + question.osl > LONGEST_REQUEST_TOKENS:
         raise InvalidInputError(
             f"isl={question.isl} and osl={question.osl} make a request longer than "
@@ -112,6 +127,12 @@ def _check(question: Experiment) -> None:
         raise InvalidInputError(
             f"accepted={question.accepted} draft tokens must be in 0..nextn="
             f"{question.nextn}; set nextn to the draft length"
+        )
+    parts = set(question.precision) - set(PRECISION_PARTS)
+    if parts:
+        raise InvalidInputError(
+            f"precision of {', '.join(sorted(parts))}: the parts are "
+            f"{', '.join(PRECISION_PARTS)}"
         )
     unknown = set(question.layouts) - {"agg", "prefill", "decode"}
     if unknown:

@@ -48,6 +48,10 @@ def check_load(load: Load) -> None:
             f"load target {given[0]} is not a finite number above 0; "
             "give requests/s or concurrent requests"
         )
+    if load.max_gpus is not None and load.max_gpus < 1:
+        raise InvalidInputError(
+            f"max_gpus={load.max_gpus} must be at least 1; leave it out for no cap"
+        )
 
 
 def cluster_rate_per_gpu(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aisim_jax._backends import BACKENDS
 from aisim_jax._errors import InvalidInputError
-from aisim_jax.systems import load_system, system_names
+from aisim_jax.systems import list_profiles, load_system
 
-from ._experiment import SERVING_MODES, Experiment, Sizes
+from ._experiment import SERVING_MODES, Experiment, Sizes, require_count
 from ._parameters import COMPAT
 from ._picking import Load, check_load
 from ._result import SweepResult
@@ -39,7 +39,7 @@ def sweep(
     max_gpus: int | None = None,
     strict_sla: bool = False,
     mode: str = "complete",
-    serving_modes: Sequence[str] = SERVING_MODES,
+    serving_modes: str | Sequence[str] = SERVING_MODES,
     top_n: int = 5,
     systems_paths: Sequence[str] = (),
     database_mode: str = "SILICON",
@@ -80,6 +80,9 @@ def sweep(
         raise InvalidInputError(
             f"database mode {database_mode!r} cannot be swept; use SILICON or HYBRID"
         )
+    require_count("top_n", top_n, 1)
+    if gpus is not None:
+        require_count("gpus", gpus, 1)
     load = _load(target_request_rate, target_concurrency, max_gpus)
     common = {
         "isl": isl,
@@ -96,10 +99,10 @@ def sweep(
     }
     places = [
         (model, system, backend, serving_mode)
-        for model in _names(models)
-        for system in _names(systems, system_names(systems_paths))
-        for backend in _names(backends, BACKENDS)
-        for serving_mode in serving_modes
+        for model in _names("models", models)
+        for system in _names("systems", systems, lambda: _priced_systems(systems_paths))
+        for backend in _names("backends", backends, lambda: BACKENDS)
+        for serving_mode in _names("serving_modes", serving_modes)
     ]
     worker_gpus = gpus
     while True:
@@ -155,7 +158,7 @@ def _question(
 ) -> Experiment:
     model, system, backend, serving_mode = place
     node_gpus = load_system(system, common["systems_paths"]).gpus_per_node
-    total = gpus or node_gpus
+    total = node_gpus if gpus is None else gpus
     changes: dict[str, Any] = {}
     if load is not None:
         powers = [size for size in (1, 2, 4, 8, 16, 32, 64) if size <= total]
@@ -179,9 +182,24 @@ def _question(
     )
 
 
-def _names(given: str | Sequence[str], every: Sequence[str] = ()) -> list[str]:
+def _priced_systems(systems_paths: Sequence[str]) -> list[str]:
+    found = sorted({profile.system for profile in list_profiles(systems_paths)})
+    if not found:
+        raise InvalidInputError(
+            "systems: these data roots list no tables; name a system"
+        )
+    return found
+
+
+def _names(
+    what: str,
+    given: str | Sequence[str],
+    every: Callable[[], Sequence[str]] | None = None,
+) -> list[str]:
+    if not given:
+        raise InvalidInputError(f"{what}: nothing is named; give at least one")
     if isinstance(given, str):
-        return list(every) if given == "auto" and every else [given]
+        return list(every()) if given == "auto" and every is not None else [given]
     return list(dict.fromkeys(given))
 
 
