@@ -186,5 +186,5 @@ def test_gradients_need_no_global_flag() -> None:
     with aisim_jax.precision():
         value = model.surface().decode_ms(0, 64, 2000)
         assert value.dtype == jnp.float64
-    assert not jax.config.jax_enable_x64
+    assert not jax.config.values["jax_enable_x64"]
     assert jnp.zeros(1).dtype == jnp.float32

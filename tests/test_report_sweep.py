@@ -60,6 +60,7 @@ def test_miss_and_partial_load_are_said():
     from dataclasses import replace
 
     chosen = sweep_report().chosen
+    assert chosen is not None
     text = printed(
         sweep_report(
             chosen=replace(chosen, meets_targets=False, load_served_percent=62.5)

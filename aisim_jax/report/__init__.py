@@ -5,8 +5,9 @@ Names load on first use: a table of profiles needs neither jax nor a plot librar
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from aisim_jax._lazy import lazy_names
 
 
 if TYPE_CHECKING:
@@ -85,11 +86,4 @@ _HOMES = {
     "terminal_plot": "._terminal_plot",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(home, __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES)
