@@ -85,7 +85,7 @@ def _kind(annotation: object) -> str:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "block"
     names = {str: "string", int: "integer", float: "number", bool: "true or false"}
-    return names[annotation]  # type: ignore[index]
+    return names[annotation]
 
 
 def _default(field: FieldInfo) -> str:

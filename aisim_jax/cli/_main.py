@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import cast
 
 import typer
 
@@ -59,7 +60,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(args=words, prog_name="aisim", standalone_mode=False)
     except CommandLineError as error:
-        return _fail(error.format_message(), EXIT_INVALID)  # type: ignore[attr-defined]
+        sentence = cast(typer.BadParameter, error).format_message()
+        return _fail(sentence, EXIT_INVALID)
     except InfeasibleError as error:
         return _fail(str(error), EXIT_INFEASIBLE)
     except AisimError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -27,7 +27,9 @@ class ConfigError(InvalidInputError):
 def problem(code: str, field: str, sentence: str) -> PydanticCustomError:
     """The error that a validator raises: `field` is relative to its own record."""
     text = sentence.replace("{", "{{").replace("}", "}}")
-    return PydanticCustomError(code, text, {"field": field})  # type: ignore[arg-type]
+    # Typed as literal strings there; braces are escaped, so any text is safe.
+    make: Callable[..., PydanticCustomError] = PydanticCustomError
+    return make(code, text, {"field": field})
 
 
 def config_error(error: ValidationError, document: Any, root: str = "") -> ConfigError:

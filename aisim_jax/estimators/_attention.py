@@ -210,10 +210,10 @@ def prepare_attention(
             lane, grid = _first_lane(tables, tables.generation_attention(), op, key)
         case ContextMla():
             key = MlaKey(op.fmha_quant, op.kv_quant)
-            lane, grid = "mla", _mla_grid(tables, tables.context_mla(), op, key)
+            lane, grid = "mla", _mla_grid(tables, tables.context_mla(), key)
         case GenerationMla():
             key = MlaKey("", op.kv_quant)
-            lane, grid = "mla", _mla_grid(tables, tables.generation_mla(), op, key)
+            lane, grid = "mla", _mla_grid(tables, tables.generation_mla(), key)
         case MlaModule():
             lane, grid = "mla_module", _module_grid(tables, op)
     return _cut(tables, op, lane, grid)
@@ -346,7 +346,6 @@ def _first_lane(
 def _mla_grid(
     tables: PerfTables,
     pool: Mapping[MlaKey, RaggedGrid],
-    op: AttentionOperation,
     key: MlaKey,
 ) -> RaggedGrid:
     grid = pool.get(key)

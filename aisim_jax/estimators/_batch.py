@@ -28,6 +28,7 @@ from ..kernels import (
 )
 from ..models import Backend, Layout, ModelSpec, Precision, build_operations
 from ..systems import PerfTables
+from ._buckets import power_of_two
 from ._compile import CompiledLane, compile_lanes
 from ._evaluation import FEW, FEW_CHUNK, MANY_CHUNK, run_chunks
 from ._hold_cells import BATCH_OCTAVES, SEQUENCE_OCTAVES, stack_cells
@@ -108,7 +109,7 @@ class OpLevelBatch:
         """Grow the token tables to the next power of two that holds these counts."""
         wanted = TableWidths(
             *(
-                max(have, 1 << int(need).bit_length())
+                max(have, power_of_two(int(need) + 1))
                 for have, need in zip(
                     self.widths, (context, generation, logits), strict=True
                 )

@@ -36,6 +36,8 @@ from ..models import (
     Elementwise,
     Embedding,
     Gemm,
+    GenerationAttention,
+    GenerationMla,
     MlaBmm,
     MlaModule,
     Moe,
@@ -62,6 +64,7 @@ from ._surface import OpLevelSurface
 from ._token_curves import TokenOperation, TokenPricer, split_tokens
 
 
+TOKENS, ROWS, REQUESTS = 8192, 1024, 256  # reach of token tables unless asked
 RATE_OF = {"bfloat16": 2, "int8": 3, "fp8": 4, "fp4": 5}
 
 
@@ -110,9 +113,9 @@ class HardwareSurface(eqx.Module):
 def hardware_surface(
     batch: OpLevelBatch,
     *,
-    tokens: int = 8192,
-    rows: int = 1024,
-    requests: int = 256,
+    tokens: int = TOKENS,
+    rows: int = ROWS,
+    requests: int = REQUESTS,
     hold: bool = True,
 ) -> HardwareSurface:
     """Take the compiled layouts of `batch` apart by what bounds each operation.
@@ -284,8 +287,8 @@ def _bound_rates(
         if table is None:
             continue
         op = table.op
-        if is_context:
-            compute = RATE_OF[quant_mode(op.fmha_quant).flops]  # type: ignore[union-attr]
+        if is_context and not isinstance(op, GenerationAttention | GenerationMla):
+            compute = RATE_OF[quant_mode(op.fmha_quant).flops]
             rates[i] = (compute, compute, CONSTANT, MEMORY, MEMORY)
             continue
         compute = RATE_OF[generation_flops_kind(spec, op.kv_quant)]

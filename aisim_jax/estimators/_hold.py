@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..kernels import FLOOR
 from ..systems import RaggedGrid
 
 
-FLOOR = 1e-12
-KEPT = 4
+KEPT = 4  # leaves that count; the next one sets the reach
 
 
 @dataclass(frozen=True, slots=True, eq=False)

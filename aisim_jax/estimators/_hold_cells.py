@@ -20,11 +20,13 @@ from ..kernels import (
     cell_index,
 )
 from ._attention import AttentionTable
+from ._buckets import power_of_two, row_bucket, whole_steps
+from ._hold import KEPT
 from ._plain import PLAIN
 
 
 SEQUENCE_OCTAVES, BATCH_OCTAVES = 22, 14
-NEAREST = 5
+NEAREST = KEPT + 1
 COARSE = 16  # fine cells along one side of a coarse cell
 
 
@@ -125,11 +127,9 @@ def stack_cells(
     """One cell map per member and one shared list of candidate rows, padded."""
     leaves = [leaf for member in members for leaf in member.near]
     widths = np.array([leaf.shape[0] for leaf in leaves], np.int64)
-    width = max(int(widths.max(initial=0)), 2 * NARROW)
-    cells = np.full(
-        (_power_of_two(len(members)), *cell_shape(is_context)), -1, np.int32
-    )
-    near = np.zeros((_row_bucket(len(leaves)), -(-width // NARROW) * NARROW, 4))
+    width = whole_steps(max(int(widths.max(initial=0)), 2 * NARROW), NARROW)
+    cells = np.full((power_of_two(len(members)), *cell_shape(is_context)), -1, np.int32)
+    near = np.zeros((row_bucket(len(leaves)), width, 4))
     near[:, :, 0], near[:, :, 3] = np.inf, 1.0
     for row, leaf in enumerate(leaves):
         near[row, : leaf.shape[0]] = leaf
@@ -141,15 +141,3 @@ def stack_cells(
         cells[g][filled] = own[member.row[filled]]
         start += len(member.near)
     return cells, near.reshape(near.shape[0], -1)
-
-
-def _power_of_two(count: int) -> int:
-    return 1 << max(count - 1, 0).bit_length()
-
-
-def _row_bucket(rows: int) -> int:
-    """4096, 16384, ...: few sizes, so that growing a table seldom recompiles."""
-    size = 4096
-    while size < rows:
-        size *= 4
-    return size

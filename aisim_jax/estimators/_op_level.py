@@ -14,7 +14,7 @@ from ..models import Layout, ModelSpec, Precision
 from ..systems import PerfTables
 from ._batch import OpLevelBatch, compile_batch
 from ._breakdown import OperationPrice, Query, price_entries
-from ._components import HardwareSurface, hardware_surface
+from ._components import REQUESTS, ROWS, TOKENS, HardwareSurface, hardware_surface
 from ._iteration import Scheduled, parse_iteration, scheduled_arrays
 from ._plain import PLAIN
 from ._scalar import ScalarSteps
@@ -298,7 +298,7 @@ class OpLevelModel:
         return self.batch.surface(hold=hold)
 
     def hardware_surface(
-        self, *, tokens: int = 8192, rows: int = 1024, requests: int = 256
+        self, *, tokens: int = TOKENS, rows: int = ROWS, requests: int = REQUESTS
     ) -> HardwareSurface:
         """This worker as a differentiable function of hardware rates (lane 0)."""
         return hardware_surface(self.batch, tokens=tokens, rows=rows, requests=requests)

@@ -6,8 +6,8 @@ linearly in the raw coordinate (on a square-root axis: the square roots, then sq
 Where only one child can answer, its value is scaled by SOL(query) / SOL(query moved to
 that child's key). Where nothing can answer, the hold rule takes over.
 
-`prepare_slabs` cuts a grid at one head count into one or two rectangular slabs, which
-both the scalar path here and the batched kernels read.
+`cut_slab` prepares a grid at one head count as a rectangular slab, which both the scalar
+path and the batched kernels read.
 """
 
 from __future__ import annotations

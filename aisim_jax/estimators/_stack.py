@@ -11,6 +11,7 @@ import numpy as np
 from .._errors import AisimError
 from ..kernels import GridStack, StepStack, segment_lines
 from ._attention import AttentionTable
+from ._buckets import power_of_two, whole_steps
 from ._compile import CompiledLane, CurveCache, attention_of, token_sum
 from ._hold_cells import HoldCells, stack_cells
 from ._ragged import Slab
@@ -76,7 +77,7 @@ def stack_lanes(
 
     Phases without a price hold NaN token tables.
     """
-    count = 1 << max(len(lanes) - 1, 0).bit_length()
+    count = power_of_two(len(lanes))
     context, generation, logits = (np.full((count, w), np.nan) for w in widths)
     caches = {w: CurveCache(pricer, np.arange(1, w)) for w in set(widths)}
     cp = np.ones(count)
@@ -188,7 +189,7 @@ def _shared_rows(
 def _shared_axis(axes: Sequence[np.ndarray]) -> np.ndarray:
     """Union of the keys, padded with inf so that stacks share compiled shapes."""
     keys = np.unique(np.concatenate(axes)) if axes else np.zeros(0)
-    size = max(-(-keys.size // AXIS_STEP), 1) * AXIS_STEP
+    size = whole_steps(keys.size, AXIS_STEP)
     return np.concatenate([keys, np.full(size - keys.size, np.inf)])
 
 

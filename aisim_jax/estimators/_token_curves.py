@@ -26,6 +26,7 @@ from ..models import (
     PointToPoint,
 )
 from ..systems import MoeTable, PerfTables, QuantizeTable
+from ._buckets import power_of_two
 from ._collectives import call_ms, calls_of, measured_curve
 from ._gemm import GemmSites
 from ._one_axis import Axis, axis_of
@@ -244,7 +245,7 @@ class TokenPricer:
         table = self.tables.bmm(op.quant, op.pre) or self.tables.bmm("bfloat16", op.pre)
         heads = op.heads
         if table is not None and heads not in table.heads:
-            heads = 1 << (heads - 1).bit_length()
+            heads = power_of_two(heads)
         if table is None or heads not in table.heads:
             raise self._missing(
                 f"the MLA batched matmul at {op.heads} heads in {op.quant}",
@@ -286,10 +287,10 @@ def split_tokens(op: TokenOperation, tokens):
     return tokens if split == 1 else -(-tokens // split)
 
 
-SEVERITY = {"analytic": 0, "measured": 0, "interpolated": 1, "extrapolated": 2}
+# A sum is named after its least certain part; formulas only where nothing else is in it.
+CERTAINTY = ("analytic", "measured", "interpolated", "extrapolated")
 
 
 def worst_origin(*origins: str) -> str:
     """The least certain of several origins; any table beats a formula."""
-    rank = {"analytic": -1, **{k: v for k, v in SEVERITY.items() if k != "analytic"}}
-    return max(origins, key=rank.__getitem__)
+    return max(origins, key=CERTAINTY.index)

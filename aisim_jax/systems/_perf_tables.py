@@ -56,11 +56,6 @@ class PerfTables:
     def __repr__(self) -> str:
         return f"PerfTables({self.spec.name}, {self.backend} {self.version})"
 
-    @property
-    def table_names(self) -> tuple[str, ...]:
-        """Names of the tables that hold at least one row."""
-        return tuple(self.meta["tables"])
-
     def table_sources(self, name: str) -> tuple[str, ...]:
         """Data versions that were read for table `name`, first served first."""
         return tuple(self.meta["tables"][name]["sources"])

@@ -24,7 +24,7 @@ def group_codes(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return rank[inverse], first[order]
 
 
-def first_rows(rows: Rows, columns: Sequence[np.ndarray]) -> np.ndarray:
+def first_rows(columns: Sequence[np.ndarray]) -> np.ndarray:
     """Indices of the first row of every distinct coordinate, in load order."""
     return np.sort(group_codes(columns)[1])
 
@@ -46,7 +46,7 @@ def grid_block(
     key: tuple[str | int, ...], rows: Rows, coordinates: Sequence[np.ndarray]
 ) -> Block:
     """Dense block over the sorted union of each coordinate."""
-    keep = first_rows(rows, coordinates)
+    keep = first_rows(coordinates)
     axes, places = [], []
     for column in coordinates:
         values, place = np.unique(column[keep], return_inverse=True)
@@ -66,7 +66,7 @@ def curves_block(
 
     Sites are in first-seen order of the rows, taken in `site_order` when given.
     """
-    keep = first_rows(rows, [*sites, points])
+    keep = first_rows([*sites, points])
     if site_order is not None:
         keep = keep[np.argsort(site_order[keep], kind="stable")]
     columns = [column[keep] for column in sites]
