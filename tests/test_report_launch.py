@@ -65,6 +65,20 @@ def test_each_role_gets_its_command(backend):
     assert prefill.text != decode.text
 
 
+@pytest.mark.parametrize(
+    ("backend", "flag"),
+    [
+        ("vllm", "--max-num-batched-tokens 8002"),
+        ("sglang", "--chunked-prefill-size 8000"),
+        ("trtllm", "--max_num_tokens 8002"),
+    ],
+)
+def test_prefill_workers_take_their_prompts_in_one_step(backend, flag):
+    prefill, decode = commands(backend, "disagg", batch=2)
+    assert flag in prefill.text
+    assert flag.split()[0] not in decode.text
+
+
 def test_context_parallelism_is_said_where_no_flag_is_common():
     (command,) = commands("sglang", cp=2)
     assert "context parallelism 2" in command.title

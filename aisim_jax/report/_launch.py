@@ -36,13 +36,25 @@ def launch_commands(
         title = f"{role} worker on {gpus}; start {copies} of them"
         if worker.cp > 1:
             title += f"; set context parallelism {worker.cp} as your version names it"
-        words, options = build(worker, model, length, row.kv_precision)
+        prompt = int(question["isl"])
+        tokens = _step_tokens(worker, prompt)
+        words, options = build(worker, model, length, tokens, row.kv_precision)
         commands.append(LaunchCommand(title, shlex.join(words), options))
     return commands
 
 
+def _step_tokens(worker: WorkerRecord, prompt: int) -> int:
+    """Prompt tokens of the step that was priced; 0 where a step only decodes.
+
+    A prefill worker takes its whole batch of prompts in one step.
+    """
+    if worker.role == "prefill":
+        return worker.batch * prompt
+    return worker.context_budget_tokens
+
+
 def _vllm(
-    worker: WorkerRecord, model: str, length: int, kv_precision: str
+    worker: WorkerRecord, model: str, length: int, tokens: int, kv_precision: str
 ) -> tuple[list[str], str]:
     words = ["vllm", "serve", model, "--tensor-parallel-size", str(worker.tp)]
     if worker.pp > 1:
@@ -52,9 +64,8 @@ def _vllm(
     if worker.moe_ep > 1:
         words += ["--enable-expert-parallel"]
     words += ["--max-num-seqs", str(worker.batch), "--max-model-len", str(length)]
-    if worker.context_budget_tokens:
-        budget = worker.context_budget_tokens + worker.batch
-        words += ["--max-num-batched-tokens", str(budget)]
+    if tokens:
+        words += ["--max-num-batched-tokens", str(tokens + worker.batch)]
     if kv_precision == "fp8":
         words += ["--kv-cache-dtype", "fp8"]
     if worker.role != "agg":
@@ -64,7 +75,7 @@ def _vllm(
 
 
 def _sglang(
-    worker: WorkerRecord, model: str, length: int, kv_precision: str
+    worker: WorkerRecord, model: str, length: int, tokens: int, kv_precision: str
 ) -> tuple[list[str], str]:
     words = ["python", "-m", "sglang.launch_server", "--model-path", model]
     # With attention data parallelism the engine counts all ranks as its TP size.
@@ -77,10 +88,9 @@ def _sglang(
         words += ["--ep-size", str(worker.moe_ep)]
     words += ["--max-running-requests", str(worker.batch * worker.dp)]
     words += ["--context-length", str(length)]
-    if worker.context_budget_tokens:
+    if tokens:
         # Like the request limit, the engine divides it over the attention ranks.
-        budget = worker.context_budget_tokens * worker.dp
-        words += ["--chunked-prefill-size", str(budget)]
+        words += ["--chunked-prefill-size", str(tokens * worker.dp)]
     if kv_precision == "fp8":
         words += ["--kv-cache-dtype", "fp8_e4m3"]
     if worker.role != "agg":
@@ -89,7 +99,7 @@ def _sglang(
 
 
 def _trtllm(
-    worker: WorkerRecord, model: str, length: int, kv_precision: str
+    worker: WorkerRecord, model: str, length: int, tokens: int, kv_precision: str
 ) -> tuple[list[str], str]:
     words = ["trtllm-serve", model, "--tp_size", str(worker.tp * worker.dp)]
     if worker.pp > 1:
@@ -97,9 +107,8 @@ def _trtllm(
     if worker.moe_ep > 1:
         words += ["--ep_size", str(worker.moe_ep)]
     words += ["--max_batch_size", str(worker.batch), "--max_seq_len", str(length)]
-    if worker.context_budget_tokens:
-        budget = worker.context_budget_tokens + worker.batch
-        words += ["--max_num_tokens", str(budget)]
+    if tokens:
+        words += ["--max_num_tokens", str(tokens + worker.batch)]
     options = []
     if worker.dp > 1:
         options += ["enable_attention_dp: true"]
