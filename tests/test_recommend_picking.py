@@ -112,8 +112,11 @@ def test_a_load_gets_the_fewest_gpus():
 def test_a_gpu_ceiling_reports_the_share_that_is_served():
     from aisim_jax.recommend import Load
 
-    ranking = load_ranking(Load(request_rate=100.0, max_gpus=4))
+    load = Load(request_rate=100.0, max_gpus=4)
+    ranking = load_ranking(load)
     assert list(ranking.rows) == [1, 2]
+    assert list(ranking.load_served_percent) == [12.0, 9.0]
+    ranking = load_ranking(load, compat=True)
     assert list(ranking.load_served_percent) == [round(100 * 4 / 34, 1), 8.3]
 
 

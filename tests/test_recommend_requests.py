@@ -59,6 +59,16 @@ def test_a_model_of_an_unbuilt_family_is_refused_in_one_sentence():
         sweep("deepseek-ai/DeepSeek-V3.2", *PLACE[1:], gpus=8)
 
 
+def test_a_capped_load_says_what_share_it_serves():
+    from aisim_jax.recommend import sweep
+
+    load = {"target_request_rate": 1000.0, "max_gpus": 2}
+    found = sweep(*PLACE, gpus=2, isl=512, osl=64, **load).chosen
+    assert found is not None and found.gpus_used <= 2
+    share = found.replicas * found.requests_per_s / 1000.0 * 100.0
+    assert found.load_served_percent == pytest.approx(share, abs=0.05)
+
+
 @pytest.mark.parametrize(
     "limit",
     [

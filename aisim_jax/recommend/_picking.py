@@ -117,12 +117,13 @@ def rank_for_load(
     rate_per_gpu: Float[np.ndarray, " pts"],
     replica_gpus: Int[np.ndarray, " pts"],
     top_n: int,
+    compat: bool = False,
 ) -> Ranking:
     """Rows that carry the load with the fewest GPUs; one row per layout.
 
     replicas = ceil(load / what one replica carries), at least 1. Under a GPU ceiling,
     where nothing fits whole, replicas are cut to it and the share of the load that is
-    served is reported.
+    served is reported; the compatible share counts replicas, not what they carry.
     """
     check_load(load)
     exceeds = not meets.any()
@@ -143,7 +144,8 @@ def rank_for_load(
             )
         else:
             capped = np.maximum(1, load.max_gpus // replica_gpus[pool])
-            served = np.round(capped / replicas * 100.0, 1)
+            whole = replicas if compat else asked / carried[pool]
+            served = np.round(np.minimum(capped / whole, 1.0) * 100.0, 1)
             replicas, gpus = capped, capped * replica_gpus[pool]
             cluster = rate_per_gpu[pool] * gpus
             best = first_best_of_groups(group[pool], -cluster)

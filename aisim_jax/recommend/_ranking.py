@@ -71,11 +71,16 @@ def rank(
     front = pareto_front(speed, cluster)
     if whole_requests:
         front = front[::-1]
-    ranking = _choose(question, candidates, cluster, load, top_n)
+    ranking = _choose(question, candidates, cluster, load, top_n, compat)
     if ranking.exceeds and not compat:
         nearest = first_best_of_groups(candidates.group, latency_ms, -cluster)
         late = _choose(
-            question, candidates.take(nearest), cluster[nearest], load, nearest.size
+            question,
+            candidates.take(nearest),
+            cluster[nearest],
+            load,
+            nearest.size,
+            False,
         )
         late = late._replace(rows=nearest[late.rows])
         order = np.argsort(latency_ms[late.rows], kind="stable")[:top_n]
@@ -95,6 +100,7 @@ def _choose(
     cluster_rate: Float[np.ndarray, " cands"],
     load: Load | None,
     top_n: int,
+    compat: bool,
 ) -> Ranking:
     latency_ms, limit_ms = limiting_latency(question, candidates)
     if load is not None:
@@ -107,6 +113,7 @@ def _choose(
             candidates.tokens_per_s_per_gpu,
             candidates.gpus,
             top_n,
+            compat,
         )
     whole_requests = question.request_latency_ms is not None
     return rank_for_budget(
