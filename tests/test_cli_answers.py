@@ -27,6 +27,9 @@ def test_profiles_list_names_every_embedded_archive(capsys):
     assert found == {(system, engine) for system in systems for engine in engines}
     code, table, _ = aisim(capsys, "profiles", "list")
     assert code == 0 and "h200_sxm" in table
+    code, models, _ = aisim(capsys, "profiles", "models", "--format", "json")
+    priced = sum(one["priced"] for one in json.loads(models))
+    assert f"{priced} embedded models can be priced" in " ".join(table.split())
     code, rows, _ = aisim(capsys, "profiles", "list", "--format", "csv")
     assert code == 0 and len(rows.splitlines()) == 10
 

@@ -30,9 +30,11 @@ def list_tables(
     elif format is options.Format.csv:
         print_text(profiles_csv(records))
     else:
-        from aisim_jax.models import model_names
+        from aisim_jax.models import BUILT_FAMILIES, load_model, model_names
 
-        print_renderable(profiles_text(records, len(model_names())))
+        families = [load_model(name).family for name in model_names()]
+        priced = sum(family in BUILT_FAMILIES for family in families)
+        print_renderable(profiles_text(records, priced))
 
 
 @profiles_app.command()

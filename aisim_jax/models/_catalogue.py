@@ -65,9 +65,11 @@ def canonical_name(name: str) -> str:
             )
         if found:
             return found[0]
+    known = _closest(bare)
+    nearest = f"; closest are {known}; give one of these, or" if known else "; give"
     raise UnknownModelError(
-        f"model {name!r} is not in the catalogue; closest are {_closest(bare)}; give "
-        "one of these, or the path of a local directory that holds its config.json."
+        f"model {name!r} is not in the catalogue{nearest} the path of a local directory "
+        "that holds its config.json (names: `aisim profiles models`)."
     )
 
 
@@ -87,5 +89,5 @@ def _index() -> _Index:
 
 def _closest(bare: str) -> str:
     spellings = {n.rpartition("/")[2].lower(): n for n in catalogue()}
-    found = difflib.get_close_matches(bare, spellings, n=3, cutoff=0.0)
+    found = difflib.get_close_matches(bare, spellings, n=3, cutoff=0.6)
     return ", ".join(spellings[key] for key in found)

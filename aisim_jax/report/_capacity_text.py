@@ -109,12 +109,17 @@ def _facts(report: CapacityReport) -> str:
         return f"No room for a KV cache: {missing} on each GPU{widths}."
     limit = report.model_context_tokens
     own = f", {limit:,} by the model" if limit else ""
+    one = ""
+    if report.context_tokens:
+        need_gib = report.context_bytes / GIB
+        one = (
+            f"; a {report.context_tokens:,}-token one takes {need_gib:.2f} GiB{widths}"
+        )
     lines = [
         f"KV cache: {report.tokens:,} tokens of {report.kv_bytes_per_token:,.0f} bytes "
         f"({report.kv_quant}), {report.blocks:,} blocks of {report.block_tokens}.",
-        f"Longest context: {report.longest_context_tokens:,} tokens by memory{own}; a "
-        f"{report.context_tokens:,}-token one takes {report.context_bytes / GIB:.2f} GiB"
-        f"{widths}.",
+        f"Longest context: {report.longest_context_tokens:,} tokens by memory{own}"
+        f"{one}.",
     ]
     if report.caution is not None:
         lines.append(f"Requests at once: none; {report.caution}.")

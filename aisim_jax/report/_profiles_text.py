@@ -41,8 +41,8 @@ def profiles_text(records: Sequence[ProfileRecord], models: int) -> RenderableTy
     parts.extend(Text(f"Measured data of {origin}", style="dim") for origin in origins)
     parts.append(
         Text(
-            f"{models} models are embedded (`aisim profiles models`); a local directory "
-            "or config.json works too."
+            f"{models} embedded models can be priced (`aisim profiles models`); a local "
+            "directory or config.json works too."
         )
     )
     return Group(*parts)
