@@ -117,7 +117,7 @@ def test_other_picture_names_are_refused(tmp_path):
 
 def test_unwritable_place_is_one_sentence(tmp_path):
     from aisim_jax import AisimError
-    from aisim_jax.report import write_file
+    from aisim_jax._atomic import write_file
 
     (tmp_path / "file").write_text("")
     with pytest.raises(AisimError, match="Cannot write"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aisim_jax._atomic import check_writable
 from aisim_jax._backends import BACKENDS
 from aisim_jax._errors import InvalidInputError
 
@@ -118,7 +119,7 @@ def sweep(
     ] = None,
 ) -> None:
     """Evaluate every deployment of a model; show the best and the Pareto frontier."""
-    from aisim_jax.report import check_plot_name, check_writable
+    from aisim_jax.report import check_plot_name
 
     if plot is not None:
         check_plot_name(plot)

@@ -11,8 +11,6 @@ from aisim_jax._lazy import lazy_names
 
 
 if TYPE_CHECKING:
-    from ._atomic import check_writable as check_writable
-    from ._atomic import write_file as write_file
     from ._capacity_text import MemoryShare as MemoryShare
     from ._capacity_text import capacity_json as capacity_json
     from ._capacity_text import capacity_text as capacity_text
@@ -49,8 +47,6 @@ if TYPE_CHECKING:
 
 
 _HOMES = {
-    "check_writable": "._atomic",
-    "write_file": "._atomic",
     "MemoryShare": "._capacity_text",
     "capacity_json": "._capacity_text",
     "capacity_text": "._capacity_text",

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from aisim_jax._atomic import write_file
 from aisim_jax.recommend import SweepResult
 
-from ._atomic import write_file
 from ._deployment import SweepReport
 from ._launch import launch_commands
 from ._pareto_page import pareto_page

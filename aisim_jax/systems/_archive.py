@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .._atomic import write_file
 from .._errors import InvalidInputError
 from ._blocks import Block
 
@@ -44,15 +44,14 @@ def write_archive(
     complete = {"format": FORMAT, "format_version": FORMAT_VERSION, **meta}
     complete["digest"] = content_digest(members)
     members[META] = json.dumps(complete, indent=1).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in members.items():
             info = zipfile.ZipInfo(name, EPOCH)
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = 0o644 << 16
             archive.writestr(info, data)
-    part.replace(path)
+    write_file(path, stream.getvalue())
     return complete
 
 

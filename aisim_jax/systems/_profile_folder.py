@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from .._atomic import write_file
 from .._errors import InvalidInputError
 from ._archive import REMEDY
 from ._spec import SystemSpec
@@ -96,10 +97,7 @@ def _existing(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, facts: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
+    write_file(path, json.dumps(facts, indent=1) + "\n")
 
 
 def _spec_from_json(name: str, facts: Mapping[str, Any]) -> SystemSpec:

@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from aisim_jax._errors import InvalidInputError
+from ._errors import InvalidInputError
 
 
 def write_file(path: Path, content: str | bytes) -> None:
