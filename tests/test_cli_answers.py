@@ -147,6 +147,8 @@ def broken_root(folder):
         (["estimate", *QWEN, *H200, "--decode", "1x9", "--prefix", "9"], "--prefix 9"),
         (["estimate", *QWEN, *H200, *STEP, "--moe-quant", "fp8"], "no experts"),
         (["capacity", *QWEN, *H200, "--moe-quant", "fp8"], "no experts"),
+        (["capacity", *QWEN, *H200, "--tp", "2", "--moe-ep", "2"], "no experts"),
+        (["estimate", *QWEN, *H200, *STEP, "--tp", "2", "--moe-tp", "2"], "no experts"),
         (["estimate", *QWEN, *H200, "--decode", "1x40961"], "context of 40960"),
         (["estimate", *QWEN, *H200, *STEP, "--prefix", "40000"], "context of 40960"),
         (["capacity", *QWEN, *H200, "--context-length", "40961"], "context of 40960"),

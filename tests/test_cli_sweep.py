@@ -54,6 +54,8 @@ def test_json_and_csv_agree_on_the_best(answers):
     record = json.loads(found["json"])
     lines = list(csv.DictReader(io.StringIO(found["csv"])))
     model = record["question"]["model"]
+    assert record["question"]["systems"] == ["h200_sxm"]
+    assert record["question"]["backends"] == ["vllm"]
     best = [row for rows in record["best"][model].values() for row in rows]
     assert [float(line["tpot_ms"]) for line in lines] == [
         row["tpot_ms"] for row in best

@@ -117,8 +117,13 @@ def expert_sizes(
     """
     from aisim_jax.models import load_model
 
+    is_moe = load_model(model).is_moe
     if moe_tp is None and moe_ep is None:
-        return (1, width) if load_model(model).is_moe else (1, 1)
+        return (1, width) if is_moe else (1, 1)
+    if not is_moe:
+        raise InvalidInputError(
+            f"--moe-tp and --moe-ep: {model} has no experts; leave both out"
+        )
     if moe_ep is None and moe_tp is not None:
         return moe_tp, max(1, width // moe_tp)
     if moe_tp is None and moe_ep is not None:

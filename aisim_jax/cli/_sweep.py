@@ -164,7 +164,8 @@ def sweep(
         from aisim_jax.recommend import sweep as evaluate
 
         result = evaluate(model, systems, backends, systems_paths=roots, **question)
-    _show(result, {"model": model, **question}, format, output_dir, plot)
+    asked = {"model": model, "systems": systems, "backends": backends, **question}
+    _show(result, {**asked, "systems_paths": roots}, format, output_dir, plot)
 
 
 def _chosen(given: Sequence[str] | None, every: Callable[[], list[str]]) -> list[str]:

@@ -96,7 +96,7 @@ def question_text(report: SweepReport) -> str:
     elif asked.get("target_concurrency"):
         parts.append(f"{asked['target_concurrency']:g} concurrent requests")
     if asked.get("gpus"):
-        parts.append(f"{asked['gpus']} GPUs")
+        parts.append("1 GPU" if asked["gpus"] == 1 else f"{asked['gpus']} GPUs")
     return " · ".join(parts)
 
 
