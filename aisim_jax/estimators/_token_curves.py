@@ -114,10 +114,13 @@ class TokenPricer:
                 exact = op.quant not in DYNAMIC_OF and sites.measured_at(op.n, op.k, at)
                 return "measured" if exact else "interpolated"
             case Moe():
-                axis = self.expert_axis(op, at * op.attention_dp)
-                return "extrapolated" if axis is None else axis.origin(at)
+                routed = at * op.attention_dp
+                axis = self.expert_axis(op, routed)
+                return "extrapolated" if axis is None else axis.origin(routed)
             case MlaBmm():
-                return self._bmm_axis(op)[0].origin(at)
+                axis, at_heads = self._bmm_axis(op)
+                same = at_heads.heads == op.heads
+                return axis.origin(at) if same else "extrapolated"
         origins = ["analytic"]
         for call in calls_of(op, self.spec.sm_version):
             axis, measured = measured_curve(self.tables, call)
