@@ -1,5 +1,7 @@
 """Requests that cannot be served, and limits that nothing meets."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,8 +23,9 @@ def test_absurd_lengths_are_refused_in_every_mode(mode, name):
     from aisim_jax import AisimError
     from aisim_jax.recommend import sweep
 
+    length: dict[str, Any] = {name: 10**20}
     with pytest.raises(AisimError, match="shorten it"):
-        sweep(*PLACE, gpus=1, mode=mode, **{name: 10**20})
+        sweep(*PLACE, gpus=1, mode=mode, **length)
 
 
 @pytest.mark.parametrize("value", [100.5, "100", None, True, float("nan")])

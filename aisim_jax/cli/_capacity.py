@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from aisim_jax._defaults import ISL_TOKENS, OSL_TOKENS, STEP_TOKENS
+
 from . import _options as options
 from ._render import console_width, print_renderable, print_text
 
@@ -28,7 +30,7 @@ def capacity(
     ] = None,
     max_num_tokens: Annotated[
         int, typer.Option(min=1, help="Tokens of one forward pass.")
-    ] = 8192,
+    ] = STEP_TOKENS,
     context_length: Annotated[
         int | None,
         typer.Option(
@@ -37,10 +39,10 @@ def capacity(
     ] = None,
     isl: Annotated[
         int, typer.Option(min=1, help="Prompt length of the requests counted.")
-    ] = 4000,
+    ] = ISL_TOKENS,
     osl: Annotated[
         int, typer.Option(min=0, help="Output length of the requests counted.")
-    ] = 1000,
+    ] = OSL_TOKENS,
     block_tokens: Annotated[
         int | None,
         typer.Option(min=1, help="Tokens of a KV block; default: the engine's own."),

@@ -12,6 +12,7 @@ import typer
 
 from aisim_jax._atomic import check_writable
 from aisim_jax._backends import BACKENDS
+from aisim_jax._defaults import ISL_TOKENS, OSL_TOKENS, TOP_N, TPOT_MS, TTFT_MS
 from aisim_jax._errors import InvalidInputError
 
 from . import _options as options
@@ -65,17 +66,21 @@ def sweep(
             show_default=False,
         ),
     ] = None,
-    isl: Annotated[int, typer.Option(min=1, help="Prompt length, tokens.")] = 4000,
-    osl: Annotated[int, typer.Option(min=1, help="Output length, tokens.")] = 1000,
+    isl: Annotated[
+        int, typer.Option(min=1, help="Prompt length, tokens.")
+    ] = ISL_TOKENS,
+    osl: Annotated[
+        int, typer.Option(min=1, help="Output length, tokens.")
+    ] = OSL_TOKENS,
     prefix: Annotated[
         int, typer.Option(min=0, help="Cached part of the prompt, tokens.")
     ] = 0,
     ttft: Annotated[
         float, typer.Option(min=0, help="Time to first token, ms.")
-    ] = 2000.0,
+    ] = TTFT_MS,
     tpot: Annotated[
         float, typer.Option(min=0, help="Time per output token, ms.")
-    ] = 30.0,
+    ] = TPOT_MS,
     request_latency: Annotated[
         float | None,
         typer.Option(
@@ -102,7 +107,7 @@ def sweep(
     strict_sla: Annotated[
         bool, typer.Option("--strict-sla", help="Drop points that miss a target.")
     ] = False,
-    top_n: Annotated[int, typer.Option(min=1, help="Deployments per mode.")] = 5,
+    top_n: Annotated[int, typer.Option(min=1, help="Deployments per mode.")] = TOP_N,
     mode: Annotated[
         Mode,
         typer.Option(help="complete = everything; compat = the reference's cuts."),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, LiteralString, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -27,9 +27,9 @@ class ConfigError(InvalidInputError):
 def problem(code: str, field: str, sentence: str) -> PydanticCustomError:
     """The error that a validator raises: `field` is relative to its own record."""
     text = sentence.replace("{", "{{").replace("}", "}}")
-    # Typed as literal strings there; braces are escaped, so any text is safe.
-    make: Callable[..., PydanticCustomError] = PydanticCustomError
-    return make(code, text, {"field": field})
+    # Escaped braces make any text as safe as the literal that is asked for.
+    literal = cast(LiteralString, text)
+    return PydanticCustomError(cast(LiteralString, code), literal, {"field": field})
 
 
 def config_error(error: ValidationError, document: Any, root: str = "") -> ConfigError:

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from .. import kernels
+import aisim_jax.kernels as kernels
+
 from .._precision import precision
 from ..kernels import (
     NARROW,

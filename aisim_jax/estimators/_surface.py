@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .. import kernels
+import aisim_jax.kernels as kernels
+
 from ..kernels import Array, Options, StepStack, planned_work, scheduled_work
 
 

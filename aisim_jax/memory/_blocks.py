@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from aisim_jax._defaults import STEP_TOKENS
 from aisim_jax._errors import InvalidInputError, NoKvBudgetError, UnsupportedError
 from aisim_jax.models import Layout, check_layout, load_model, resolve_precision
 from aisim_jax.systems import load_system, resolve_version
@@ -16,7 +17,6 @@ from ._constants import COMPAT, MemoryConstants
 
 
 DEFAULT_SYSTEM = "h200_sxm"
-DEFAULT_BATCHED_TOKENS = 8192
 
 _PRUNING_BATCH = 256
 _PRUNING_FRACTION = 0.9
@@ -53,7 +53,7 @@ def scheduler_num_blocks(
     backend_version: str | None = None,
     block_size: Count | None = None,
     gpu_memory_utilization: Share | None = None,
-    max_num_batched_tokens: Count = DEFAULT_BATCHED_TOKENS,
+    max_num_batched_tokens: Count = STEP_TOKENS,
     max_num_seqs: Count = 1,
     cuda_graph_reserved_bytes: Count = 0,
     gemm_dtype: str | None = None,
@@ -140,7 +140,7 @@ def shape_tokens(
             system,
             backend,
             backend_version,
-            max_num_tokens=DEFAULT_BATCHED_TOKENS,
+            max_num_tokens=STEP_TOKENS,
             max_batch_size=_PRUNING_BATCH,
             memory_fraction_kind=engine.fraction_kind,
             memory_fraction_value=_PRUNING_FRACTION,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from aisim_jax._defaults import STEP_TOKENS
 from aisim_jax._errors import InvalidInputError, UnsupportedError
 from aisim_jax._units import GIB
 from aisim_jax.models import Layout, ModelSpec, check_context, load_model
@@ -20,7 +21,7 @@ from ._arguments import (
     check_counts,
     check_share,
 )
-from ._blocks import DEFAULT_BATCHED_TOKENS, steady_requests
+from ._blocks import steady_requests
 from ._constants import COMPAT, MemoryConstants
 from ._rank_loads import RankLoads, rank_loads
 
@@ -99,7 +100,7 @@ def capacity_report(
     backend_version: str | None = None,
     *,
     memory_fraction: Share | None = None,
-    max_num_tokens: Count = DEFAULT_BATCHED_TOKENS,
+    max_num_tokens: Count = STEP_TOKENS,
     context_length: Count | None = None,
     isl: Count | None = None,
     osl: Count | None = None,

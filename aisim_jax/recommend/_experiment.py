@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._backends import BACKENDS
+from .._defaults import TPOT_MS, TTFT_MS
 from .._errors import InvalidInputError
 from ._grids import Target, latency_targets, tpot_targets
 from ._parameters import COMPAT, SweepParameters
@@ -45,8 +46,8 @@ class Experiment:
     total_gpus: int
     isl: int
     osl: int
-    ttft_ms: float | None = 2000.0
-    tpot_ms: float = 30.0
+    ttft_ms: float | None = TTFT_MS
+    tpot_ms: float = TPOT_MS
     request_latency_ms: float | None = None
     prefix: int = 0
     version: str | None = None

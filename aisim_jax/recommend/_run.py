@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aisim_jax._defaults import TOP_N
 from aisim_jax._errors import AisimError, InfeasibleError, InvalidInputError
 from aisim_jax.models import check_context, load_model
 
@@ -21,7 +22,7 @@ def run_experiments(
     questions: Mapping[str, Experiment],
     *,
     mode: str = "complete",
-    top_n: int = 5,
+    top_n: int = TOP_N,
     strict_sla: bool = False,
     load: Load | None = None,
     cache: SurfaceCache = SHARED,

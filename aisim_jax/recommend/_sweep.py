@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aisim_jax._backends import BACKENDS
+from aisim_jax._defaults import ISL_TOKENS, OSL_TOKENS, TOP_N, TPOT_MS, TTFT_MS
 from aisim_jax._errors import InvalidInputError
 from aisim_jax.systems import list_profiles, load_system
 
@@ -28,10 +29,10 @@ def sweep(
     backends: str | Sequence[str] = "auto",
     *,
     gpus: int | None = None,
-    isl: int = 4000,
-    osl: int = 1000,
-    ttft_ms: float | None = 2000.0,
-    tpot_ms: float = 30.0,
+    isl: int = ISL_TOKENS,
+    osl: int = OSL_TOKENS,
+    ttft_ms: float | None = TTFT_MS,
+    tpot_ms: float = TPOT_MS,
     request_latency_ms: float | None = None,
     prefix: int = 0,
     target_request_rate: float | None = None,
@@ -40,7 +41,7 @@ def sweep(
     strict_sla: bool = False,
     mode: str = "complete",
     serving_modes: str | Sequence[str] = SERVING_MODES,
-    top_n: int = 5,
+    top_n: int = TOP_N,
     systems_paths: Sequence[str] = (),
     database_mode: str = "SILICON",
     version: str | None = None,
