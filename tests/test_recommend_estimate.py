@@ -1,5 +1,6 @@
 import os
 
+import numpy as np
 import pytest
 from recommend_grids import golden
 
@@ -128,3 +129,26 @@ def test_one_output_token_has_no_decode_phase():
     assert point.tpot_ms == point.tokens_per_s_per_user == 0.0
     assert point.request_latency_ms == point.ttft_ms > 0
     assert point.tokens_per_s == point.requests_per_s > 0
+
+
+def test_d5_two_context_parallel_prefill_workers_and_one_decode_worker_are_24_gpus():
+    from aisim_jax.models import Layout
+    from aisim_jax.recommend import PoolChoice, estimate
+    from aisim_jax.recommend._picking import cluster_rate_per_gpu
+
+    found = estimate(
+        "Qwen/Qwen3-30B-A3B",
+        "h200_sxm",
+        "sglang",
+        "disagg",
+        isl=4000,
+        osl=500,
+        prefill=PoolChoice(Layout(cp=8, moe_ep=8), batch=1, workers=2),
+        decode=PoolChoice(Layout(tp=8, moe_ep=8), batch=64, workers=1),
+    )
+    assert found.gpus == 24
+    assert 32 // found.gpus == 1
+    rate = found.tokens_per_s_per_gpu
+    assert rate == pytest.approx(found.tokens_per_s / 24, rel=1e-12)
+    cluster = cluster_rate_per_gpu(np.array([rate]), np.array([found.gpus]), 32)
+    np.testing.assert_allclose(cluster, found.tokens_per_s / 32, rtol=1e-12)

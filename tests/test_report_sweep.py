@@ -98,6 +98,13 @@ def test_page_is_self_contained():
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
 
 
+def test_the_same_sweep_gives_the_same_page_and_picture():
+    from aisim_jax.report import pareto_page, pareto_picture
+
+    assert pareto_page(sweep_report()) == pareto_page(sweep_report())
+    assert pareto_picture(sweep_report()) == pareto_picture(sweep_report())
+
+
 def test_picture_is_a_png(tmp_path):
     from aisim_jax.report import write_plot
 

@@ -54,6 +54,7 @@ def pareto_page(report: SweepReport) -> str:
         _figure(report),
         full_html=False,
         include_plotlyjs=True,
+        div_id="pareto",  # else random: the same sweep gives the same page
         config={"displaylogo": False, "responsive": True},
     )
     return PAGE.format(
