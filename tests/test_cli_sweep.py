@@ -110,6 +110,8 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_is_priced(
         (["--prefix", "4000"], "prefix"),
         (["--target-request-rate", "0"], "load target 0"),
         (["--tpot", "0"], "tpot_ms"),
+        (["--request-latency", "9000", "--ttft", "100"], "replaces --ttft"),
+        (["--request-latency", "9000", "--tpot", "10"], "replaces --ttft"),
         (["--systems-path", "./nowhere"], "nowhere"),
     ],
 )

@@ -76,15 +76,27 @@ def sweep(
         int, typer.Option(min=0, help="Cached part of the prompt, tokens.")
     ] = 0,
     ttft: Annotated[
-        float, typer.Option(min=0, help="Time to first token, ms.")
-    ] = TTFT_MS,
+        float | None,
+        typer.Option(
+            min=0,
+            help=f"Time to first token, ms; default {TTFT_MS:g}.",
+            show_default=False,
+        ),
+    ] = None,
     tpot: Annotated[
-        float, typer.Option(min=0, help="Time per output token, ms.")
-    ] = TPOT_MS,
+        float | None,
+        typer.Option(
+            min=0,
+            help=f"Time per output token, ms; default {TPOT_MS:g}.",
+            show_default=False,
+        ),
+    ] = None,
     request_latency: Annotated[
         float | None,
         typer.Option(
-            min=0, help="End-to-end limit, ms; replaces --tpot.", show_default=False
+            min=0,
+            help="End-to-end limit, ms; replaces --ttft and --tpot.",
+            show_default=False,
         ),
     ] = None,
     target_request_rate: Annotated[
@@ -131,6 +143,10 @@ def sweep(
         check_writable(plot)
     if output_dir is not None:
         check_writable(output_dir / "result.json")
+    if request_latency is not None and (ttft is not None or tpot is not None):
+        raise InvalidInputError(
+            "--request-latency replaces --ttft and --tpot; give one or the others"
+        )
     if target_request_rate is not None and target_concurrency is not None:
         raise InvalidInputError(
             "give one of --target-request-rate and --target-concurrency, not both"
@@ -143,8 +159,8 @@ def sweep(
         "gpus": gpus,
         "isl": isl,
         "osl": osl,
-        "ttft_ms": ttft,
-        "tpot_ms": tpot,
+        "ttft_ms": TTFT_MS if ttft is None else ttft,
+        "tpot_ms": TPOT_MS if tpot is None else tpot,
         "request_latency_ms": request_latency,
         "prefix": prefix,
         "target_request_rate": target_request_rate,
