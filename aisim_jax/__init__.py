@@ -12,6 +12,7 @@ from ._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._errors import AisimError as AisimError
+    from ._errors import MeasurementWarning as MeasurementWarning
     from ._precision import precision as precision
     from .config import ForwardPassConfig as ForwardPassConfig
     from .config import normalize_config as normalize_config
@@ -27,6 +28,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AisimError": "._errors",
     "ForwardPassConfig": ".config",
+    "MeasurementWarning": "._errors",
     "best_available": ".estimators",
     "estimate": ".recommend",
     "estimate_kv_cache": ".memory",

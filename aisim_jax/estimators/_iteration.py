@@ -99,7 +99,17 @@ def scheduled_arrays(scheduled: Any) -> tuple[np.ndarray, ...]:
     given = [np.asarray(values, np.float64) for values in columns.values()]
     if not given:
         raise InvalidInputError("scheduled: no counter was given")
-    shape = np.broadcast_shapes(*(a.shape for a in given))
+    try:
+        shape = np.broadcast_shapes(*(a.shape for a in given))
+    except ValueError:
+        shapes = ", ".join(f"{n} {np.shape(c)}" for n, c in columns.items())
+        raise InvalidInputError(
+            f"scheduled: counters of different shapes ({shapes}); give [n, ranks] each"
+        ) from None
+    if len(shape) not in (1, 2):
+        raise InvalidInputError(
+            f"scheduled: counters have {len(shape)} axes; give [n] or [n, ranks]"
+        )
     out = []
     for name in COUNTERS:
         if name.startswith("var_"):

@@ -15,7 +15,7 @@ from ..systems import PerfTables
 from ._batch import OpLevelBatch, compile_batch
 from ._breakdown import OperationPrice, Query, price_entries
 from ._components import REQUESTS, ROWS, TOKENS, HardwareSurface, hardware_surface
-from ._iteration import Scheduled, parse_iteration, scheduled_arrays
+from ._iteration import U32, Scheduled, parse_iteration, scheduled_arrays
 from ._plain import PLAIN
 from ._scalar import ScalarSteps
 from ._surface import OpLevelSurface
@@ -326,8 +326,10 @@ def _answer(value: float) -> float | None:
 
 def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
-        if count < 0:
-            raise InvalidInputError(f"{name}: {count} is negative; send a count >= 0")
+        if not (0 <= count <= U32 and count == int(count)):
+            raise InvalidInputError(
+                f"{name}: {count} is not a whole count between 0 and {U32}"
+            )
 
 
 def config_layout(record: ForwardPassConfig) -> Layout:
