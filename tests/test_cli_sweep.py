@@ -122,3 +122,13 @@ def test_bad_input_is_one_sentence_and_exit_2(capsys, words, claim):
     out, message = capsys.readouterr()
     assert code == 2 and not out
     assert claim in message and len(message.strip().splitlines()) == 1
+
+
+def test_cache_precision_reaches_the_price_and_the_launch_line(capsys):
+    from aisim_jax.cli import run
+
+    assert run([*QUESTION, "--kv-quant", "bfloat16", "--format", "json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    best = [row for rows in record["best"].values() for row in rows["agg"]]
+    assert {row["kv_precision"] for row in best} == {"bfloat16"}
+    assert "--kv-cache-dtype" not in json.dumps(record)

@@ -58,6 +58,7 @@ def sweep(
         typer.Option(help="Engine; repeatable; auto = all.", show_default=False),
     ] = None,
     backend_version: options.Version = None,
+    kv_quant: options.Kv = None,
     gpus: Annotated[
         int | None,
         typer.Option(
@@ -171,6 +172,7 @@ def sweep(
         "serving_modes": SERVING_MODES[serving_mode],
         "version": backend_version,
         "top_n": top_n,
+        "precision": {} if kv_quant is None else {"kv": kv_quant},
     }
     systems = _chosen(
         system, lambda: sorted({one.system for one in list_profiles(roots)})
