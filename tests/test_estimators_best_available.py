@@ -53,6 +53,13 @@ def test_the_first_root_that_can_answer_is_used(own_root: str) -> None:
     assert root_of(best_available(BASE)) == "default"
 
 
+def test_roots_that_failed_are_reported(own_root: str) -> None:
+    config = BASE | {"systems_paths": [own_root, "default"], "backend": "trtllm"}
+    provenance = best_available(config).diagnostics()["provenance"]
+    (failure,) = provenance["selection_failures"]
+    assert own_root in failure
+
+
 def test_without_an_answer_the_first_roots_reason_is_given(own_root: str) -> None:
     paths = {"systems_paths": [own_root, "default"]}
     with pytest.raises(MissingPerfDataError, match="h100_sxm, vllm") as error:

@@ -129,6 +129,8 @@ class AttentionTable:
             return float(sol), "analytic"
         full = new + prefix
         value, how = self.grid_ms(full, batch)
+        if prefix > 0:  # a share of the table's value, even at one of its points
+            how = worst_origin(how, "interpolated")
         return value * (full * full - prefix * prefix) / (full * full), how
 
     def generation_ms(self, batch: float, kv_len: float) -> tuple[float, str]:

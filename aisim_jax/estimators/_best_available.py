@@ -36,13 +36,15 @@ def best_available(config: Mapping[str, Any] | ForwardPassConfig) -> OpLevelMode
     failures: list[AisimError] = []
     for root in record.systems_paths or ("default",):
         try:
-            return _op_level(record, root)
+            return _op_level(record, root, tuple(map(str, failures)))
         except AisimError as error:
             failures.append(error)
     raise failures[0]
 
 
-def _op_level(record: ForwardPassConfig, root: str) -> OpLevelModel:
+def _op_level(
+    record: ForwardPassConfig, root: str, failures: tuple[str, ...]
+) -> OpLevelModel:
     roots = (root,)
     spec = load_model(record.model)
     tables = load_tables(record.system, record.backend, record.backend_version, roots)
@@ -61,7 +63,13 @@ def _op_level(record: ForwardPassConfig, root: str) -> OpLevelModel:
         **{name: mode for name, mode in modes.items() if mode is not None},
     )
     return OpLevelModel(
-        record, spec, quant, tables, config_layout(record), _draft_tokens(record)
+        record,
+        spec,
+        quant,
+        tables,
+        config_layout(record),
+        _draft_tokens(record),
+        failures,
     )
 
 

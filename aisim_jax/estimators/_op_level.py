@@ -37,12 +37,14 @@ class OpLevelModel:
         tables: PerfTables,
         layout: Layout,
         nextn: int,
+        selection_failures: tuple[str, ...] = (),
     ) -> None:
         self.config = config
         self.spec = spec
         self.precision = precision
         self.layout = layout
         self.nextn = nextn
+        self.selection_failures = selection_failures
         self.batch: OpLevelBatch = compile_batch(
             tables,
             spec,
@@ -103,7 +105,7 @@ class OpLevelModel:
                 "requested_estimation_mode": self.config.estimation_mode,
                 "selected_estimation_mode": "op_level",
                 "selected_systems_root": tables.root,
-                "selection_failures": [],
+                "selection_failures": list(self.selection_failures),
                 "data": {
                     "system": tables.spec.name,
                     "backend": tables.backend,
