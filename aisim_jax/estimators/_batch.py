@@ -39,6 +39,7 @@ from ._surface import OpLevelSurface
 from ._token_curves import TokenPricer
 
 
+BLOCK = 1 << 17  # queries priced at once
 START_WIDTHS = TableWidths(context=16384, generation=2048, logits=1024)
 
 
@@ -127,13 +128,18 @@ class OpLevelBatch:
         lane, ctx, requests, isl, osl, prefix = _broadcast(
             lane, context_tokens, requests, isl, osl, prefix
         )
-        rows = requests * (self.nextn + 1)
-        return self._mixed(lane, planned_work(np, ctx, rows, isl, osl, prefix))
+        return _in_blocks(
+            lambda at, c, rows, *rest: self._mixed(
+                at, planned_work(np, c, rows, *rest)
+            ),
+            [lane, ctx, requests * (self.nextn + 1), isl, osl, prefix],
+        )
 
     def decode_ms(self, lane, requests, kv_len) -> Float[np.ndarray, " n"]:
         """One decode step of `requests` requests whose newest token sees kv_len; ms."""
         lane, requests, kv_len = _broadcast(lane, requests, kv_len)
-        return self._decode(lane, requests * (self.nextn + 1), kv_len)
+        rows = requests * (self.nextn + 1)
+        return _in_blocks(self._decode, [lane, rows, kv_len])
 
     def _decode(self, lane, rows, kv_len) -> np.ndarray:
         self.ensure(1, rows.max(initial=1), 1)
@@ -428,6 +434,17 @@ class OpLevelBatch:
         self, function, options: Options, lane, counts, chunk: int = MANY_CHUNK
     ) -> np.ndarray:
         return run_chunks(self._stack, function, options, lane, counts, chunk)
+
+
+def _in_blocks(
+    price: Callable[..., np.ndarray], arrays: Sequence[np.ndarray]
+) -> np.ndarray:
+    """`price` over blocks of queries, so that temporaries stay small."""
+    size = arrays[0].size
+    if size <= BLOCK:
+        return price(*arrays)
+    starts = range(0, size, BLOCK)
+    return np.concatenate([price(*(a[i : i + BLOCK] for a in arrays)) for i in starts])
 
 
 def _broadcast(lane, *counts) -> list[np.ndarray]:

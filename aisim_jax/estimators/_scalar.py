@@ -7,7 +7,7 @@ tables and slabs that the batched kernels read, with the same rules.
 from __future__ import annotations
 
 from bisect import bisect_left
-from math import log2, nan, sqrt
+from math import inf, log2, nan, sqrt
 from operator import itemgetter
 
 from ..kernels import (
@@ -59,6 +59,15 @@ class ScalarGrid:
             )
         return self.sol_ms(self._bound, outer, inner) / self._held(outer, inner)
 
+    def all_ms(self, outer: float, inners: list[float]) -> list[float]:
+        """Values at ascending inner coordinates; all beyond the grid take a short way."""
+        if len(self._cuts) == 1 and inners[0] > self._cuts[0].reach(outer):
+            return [
+                self.sol_ms(self._bound, outer, inner) / self._held(outer, inner)
+                for inner in inners
+            ]
+        return [self.ms(outer, inner) for inner in inners]
+
     def _ratio(self, query: float, moved: float) -> float:
         return query / moved if query > 0 and moved > 0 else 1.0
 
@@ -93,17 +102,20 @@ class ScalarGrid:
         if leaves is None:
             query = (self._table.heads, outer, inner)
             return held_utilisation(self._table.leaves, query)
-        ranked = []
-        for square, leaf_outer, leaf_inner, util in leaves:
-            a, b = leaf_outer - log_outer, leaf_inner - log_inner
-            ranked.append((square + a * a + b * b, util))
-        ranked.sort(key=_SQUARE)
+        ranked = sorted(
+            [
+                (square + (lo - log_outer) ** 2 + (li - log_inner) ** 2, util)
+                for square, lo, li, util in leaves
+            ],
+            key=_SQUARE,
+        )
         reach = sqrt(ranked[4][0])
         total = blend = 0.0
         for square, util in ranked[:4]:
             d = sqrt(square)
             if d < reach:
-                weight = ((reach - d) / (reach * d + FLOOR)) ** 2
+                weight = (reach - d) / (reach * d + FLOOR)
+                weight *= weight
                 total += weight
                 blend += weight * util
         if total > 0:
@@ -132,6 +144,15 @@ class _Cut:
                 for low, high in zip(slab.low, slab.high, strict=True)
             )
         ]
+
+    def reach(self, outer: float) -> float:
+        """Largest inner coordinate that a row beside `outer` answers; -inf for none."""
+        at = bisect_left(self.outer, outer)
+        if at < len(self.outer) and self.outer[at] == outer:
+            return self._rows[at][0][-1]
+        if at == 0 or at == len(self.outer):
+            return -inf
+        return max(self._rows[at - 1][0][-1], self._rows[at][0][-1])
 
     def row_ms(self, row: int, inner: float) -> float | None:
         keys, values = self._rows[row]
@@ -196,7 +217,7 @@ class ScalarSteps:
         if not table.averaged:
             return self._scale[1] * (grid.ms(rows, kv_len) + table.extra_ms)
         lengths = decode_lengths(PLAIN, kv_len)
-        mean = sum(grid.ms(rows, length) for length in lengths) / len(lengths)
+        mean = sum(grid.all_ms(rows, lengths)) / len(lengths)
         return self._scale[1] * (mean + table.extra_ms)
 
     def prefill_ms(self, batch: int, isl: int, prefix: int) -> float:
