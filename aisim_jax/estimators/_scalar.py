@@ -57,13 +57,16 @@ class ScalarGrid:
                 self.sol_ms(self._bound, outer, inner),
                 self.sol_ms(cut.bound, outer, inner),
             )
-        return self.sol_ms(self._bound, outer, inner) / self._held(outer, inner)
+        held = self._held(outer, inner, log2(max(outer, FLOOR)))
+        return self.sol_ms(self._bound, outer, inner) / held
 
     def all_ms(self, outer: float, inners: list[float]) -> list[float]:
         """Values at ascending inner coordinates; all beyond the grid take a short way."""
         if len(self._cuts) == 1 and inners[0] > self._cuts[0].reach(outer):
+            log_outer = log2(max(outer, FLOOR))
             return [
-                self.sol_ms(self._bound, outer, inner) / self._held(outer, inner)
+                self.sol_ms(self._bound, outer, inner)
+                / self._held(outer, inner, log_outer)
                 for inner in inners
             ]
         return [self.ms(outer, inner) for inner in inners]
@@ -95,16 +98,16 @@ class ScalarGrid:
             self.sol_ms(self._bound, key, inner),
         )
 
-    def _held(self, outer: float, inner: float) -> float:
+    def _held(self, outer: float, inner: float, log_outer: float) -> float:
         """Utilisation beyond the grid (see the hold rule)."""
-        log_outer, log_inner = log2(max(outer, FLOOR)), log2(max(inner, FLOOR))
+        log_inner = log2(max(inner, FLOOR))
         leaves = self._cells.leaves_at(log_outer, log_inner)
         if leaves is None:
             query = (self._table.heads, outer, inner)
             return held_utilisation(self._table.leaves, query)
         ranked = sorted(
             [
-                (square + (lo - log_outer) ** 2 + (li - log_inner) ** 2, util)
+                (square + (a := lo - log_outer) * a + (b := li - log_inner) * b, util)
                 for square, lo, li, util in leaves
             ],
             key=_SQUARE,
