@@ -1,0 +1,279 @@
+"""The vLLM scheduler of one rank, request by request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from .replay_inputs import Engine, Request
+from .replay_pass import Pass
+from .replay_pool import Block, BlockPool
+from .replay_traffic import ChaCha12
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+class Sequence:
+    """A submitted request. length: prompt and generated tokens; computed: with KV."""
+
+    def __init__(self, request: Request, osl: int):
+        self.request, self.isl, self.osl = request, request.isl, osl
+        self.length = request.isl
+        self.computed = 0
+        self.generated = 0
+        self.blocks: list[Block] = []
+        self.admissions = 0
+        self.built = False  # delivered with its KV by a prefill worker
+        self.order = 0  # of its reservation
+
+    @property
+    def rest(self) -> int:
+        return self.length - self.computed
+
+
+class VllmScheduler:
+    """First the running requests in order, then the head of the waiting queue."""
+
+    full_hits = False  # whether a wholly cached prompt needs no computation
+
+    def __init__(
+        self,
+        engine: Engine,
+        role: str,
+        block_key: Callable[[int, int, int], Hashable],
+        index: int = 0,
+    ):
+        self.engine, self.role, self.block_key = engine, role, block_key
+        self.pool = BlockPool(engine.num_blocks, engine.prefix_caching)
+        self.running: list[Sequence] = []
+        self.waiting: list[Sequence] = []
+        self.capacity_bound = False
+        self.draw = ChaCha12(engine.speculation_seed + index)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.running or self.waiting)
+
+    # ---- limits -------------------------------------------------------------------
+
+    def output_limit(self, request: Request) -> int:
+        """Output length granted at submission."""
+        return 1 if self.role == "prefill" and request.osl > 1 else request.osl
+
+    def too_large(self, seq: Sequence) -> bool:
+        """Whether a new request can never fit the pool."""
+        return ceil_div(seq.length, self.engine.block_size) > self.engine.num_blocks
+
+    def room(self) -> int:
+        """Blocks that an admission may count on."""
+        return self.engine.num_blocks - self.pool.referenced
+
+    def demand(self, seq: Sequence) -> int:
+        """Blocks that an admission must find."""
+        return ceil_div(seq.length, self.engine.block_size)
+
+    def remaining(self, seq: Sequence) -> int:
+        """Output tokens still to come."""
+        rest = seq.osl - seq.generated
+        if self.engine.max_model_len is not None:
+            rest = min(rest, self.engine.max_model_len - seq.length)
+        return max(rest, 0)
+
+    # ---- blocks -------------------------------------------------------------------
+
+    def match(self, seq: Sequence) -> list[Block]:
+        """Cached leading blocks that the sequence may reuse."""
+        size = self.engine.block_size
+        tokens = seq.length
+        if not self.full_hits and seq.osl > 0:
+            tokens -= 1
+        index = seq.request.index
+        keys = (self.block_key(index, size, b) for b in range(tokens // size))
+        hits = self.pool.match(keys)
+        if self.engine.acceptance and not self.full_hits and hits:
+            hits.pop()
+        return hits
+
+    def publish(self, seq: Sequence) -> None:
+        """Make the blocks findable that are full of computed tokens."""
+        if not self.pool.caching:
+            return
+        size = self.engine.block_size
+        b = seq.computed // size - 1
+        while b >= 0 and seq.blocks[b].key is None:
+            b -= 1
+        for full in range(b + 1, seq.computed // size):
+            key = self.block_key(seq.request.index, size, full)
+            self.pool.publish(seq.blocks[full], key)
+
+    def grow(self, seq: Sequence, tokens: int) -> bool:
+        """Cover `tokens` tokens by blocks; False if the pool cannot."""
+        missing = ceil_div(tokens, self.engine.block_size) - len(seq.blocks)
+        if missing > 0:
+            fresh = self.pool.allocate([], missing)
+            if fresh is None:
+                return False
+            seq.blocks += fresh
+        return True
+
+    # ---- one pass -----------------------------------------------------------------
+
+    def submit(self, request: Request) -> None:
+        self.waiting.append(Sequence(request, self.output_limit(request)))
+
+    def plan(self, group_pass: int) -> Pass:
+        engine, step = self.engine, Pass()
+        every = engine.prefill_schedule_interval
+        defer = (
+            every > 1
+            and group_pass % every != 0
+            and not self.capacity_bound
+            and any(seq.computed >= seq.isl for seq in self.running)
+        )
+        taken: dict[Sequence, tuple[int, int]] = {}  # computed before, tokens
+        budget = self._serve_running(step, taken, defer)
+        if not step.preempted:
+            self._admit(step, taken, budget, defer)
+        self.capacity_bound = bool(self.waiting) and not defer and not step.preempted
+        self._charge(step, taken)
+        self._finish(step, taken)
+        return step
+
+    def _serve_running(self, step, taken, defer) -> int:
+        budget = self.engine.max_batched_tokens
+        place = 0
+        while place < len(self.running) and budget > 0:
+            seq = self.running[place]
+            if defer and seq.computed < seq.isl:
+                place += 1
+                continue
+            if not self.engine.chunked_prefill and seq.rest > budget:
+                break
+            take = min(seq.rest, budget)
+            cover = seq.computed + take
+            if self.engine.acceptance and cover == seq.length:
+                cover += len(self.engine.acceptance) + 1
+            while not self.grow(seq, cover):
+                victim = self.running[0 if self.engine.preemption == "fifo" else -1]
+                place -= self.running.index(victim) < place
+                budget += self._preempt(step, victim, taken)
+                if victim is seq:
+                    return budget
+            taken[seq] = (seq.computed, take)
+            seq.computed += take
+            self.publish(seq)
+            budget -= take
+            place += 1
+        return budget
+
+    def _preempt(self, step, victim, taken) -> int:
+        self.running.remove(victim)
+        self.pool.release(victim.blocks)
+        victim.blocks = []
+        victim.computed = 0
+        victim.built = False
+        self.waiting.insert(0, victim)
+        step.preempted += 1
+        return taken.pop(victim, (0, 0))[1]
+
+    def held_back(self, seq: Sequence) -> bool:
+        """Whether something else keeps this head from being admitted."""
+        return False
+
+    def _admit(self, step, taken, budget, defer) -> None:
+        engine = self.engine
+        while self.waiting and len(self.running) < engine.max_sequences:
+            seq = self.waiting[0]
+            limit = engine.max_model_len
+            new = seq.admissions == 0 and not seq.built
+            if (limit is not None and seq.isl >= limit) or (
+                new and self.too_large(seq)
+            ):
+                self.waiting.pop(0)
+                step.rejected.append(seq.request.index)
+                continue
+            if self.held_back(seq):
+                break
+            if seq.built:
+                reuse = 0
+                take = 0
+            else:
+                hits = self.match(seq)
+                active = sum(block.users > 0 for block in hits)
+                if self.demand(seq) - active > self.room():
+                    break
+                reuse = len(hits) * engine.block_size
+                rest = seq.length - reuse
+                take = min(rest, budget)
+                if rest and (
+                    not take or (not engine.chunked_prefill and rest > budget)
+                ):
+                    break
+                if defer and rest > 1:
+                    break
+                fresh = ceil_div(reuse + take, engine.block_size) - len(hits)
+                blocks = self.pool.allocate(hits, fresh)
+                assert blocks is not None
+                seq.blocks = blocks
+                seq.computed = reuse
+            self.waiting.pop(0)
+            self.running.append(seq)
+            seq.admissions += 1
+            step.admitted.append((seq.request.index, reuse))
+            taken[seq] = (seq.computed, take)
+            seq.computed += take
+            self.publish(seq)
+            budget -= take
+            if not take and not budget:
+                break
+
+    def _charge(self, step, taken) -> None:
+        through = before = prompts = contexts = decoding = 0
+        for seq, (computed, take) in taken.items():
+            step.scheduled_tokens += take
+            if min(computed + take, seq.isl) > computed:
+                prompts += 1
+                through += min(computed + take, seq.isl)
+                before += computed
+        for seq in self.running:
+            if seq.rest or not self.remaining(seq):
+                continue
+            computed, take = taken.get(seq, (seq.computed, 0))
+            if seq.generated or not take:
+                decoding += 1
+                contexts += seq.length
+        step.prefill = (prompts, through, before)
+        step.decode = (decoding, contexts)
+
+    def _finish(self, step, taken) -> None:
+        for seq in list(self.running):
+            if seq.rest:
+                continue
+            index = seq.request.index
+            left = self.remaining(seq)
+            if self.role == "prefill" and left:
+                self._hold(step, seq)
+                continue
+            if left:
+                count = self._burst(seq, left)
+                step.tokens.append((index, count))
+                seq.generated += count
+                seq.length += count
+                seq.computed += count - 1
+            if not self.remaining(seq):
+                self.running.remove(seq)
+                self.pool.release(seq.blocks)
+                step.finished.append(index)
+
+    def _burst(self, seq: Sequence, left: int) -> int:
+        count = 1
+        if seq.generated or seq.built:
+            for rate in self.engine.acceptance:
+                if self.draw.uniform() >= rate:
+                    break
+                count += 1
+        return min(count, left)
+
+    def _hold(self, step, seq) -> None:
+        raise NotImplementedError
