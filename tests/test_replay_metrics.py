@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,7 @@ def recorded(golden: dict[str, Any]):
     """A golden's requests as a replayed scenario, its workload and its deployment."""
     from aisim_jax.kernels.replay import FixedSteps
     from aisim_jax.replay import COMPLETED, REJECTED, Deployment, Replayed, Role
-    from aisim_jax.replay._outcome import Passes, TokenTimes
+    from aisim_jax.replay._outcome import Admissions, Handoff, Passes, TokenTimes
     from aisim_jax.traffic import Workload
 
     table = columns(golden)
@@ -82,6 +84,24 @@ def recorded(golden: dict[str, Any]):
             zero + 1,
             *[zero] * 5,
         )
+    pools = ("agg", "prefill", "decode")
+    history = [(row, *one) for row, h in enumerate(table["admissions"]) for one in h]
+    admissions = Admissions(
+        np.array([one[0] for one in history], np.int64),
+        np.array([one[1] for one in history], float),
+        np.array([pools.index(one[2]) for one in history], np.int64),
+        np.array([one[3] for one in history], np.int64),
+    )
+    handoff = None
+    if "prefill_worker_idx" in table:
+        handoff = Handoff(
+            np.array(table["prefill_worker_idx"]),
+            *(
+                numbers(table[name])
+                for name in Handoff.__dataclass_fields__
+                if name.endswith("_ms")
+            ),
+        )
     replayed = Replayed(
         arrival_ms=numbers(table["arrival_ms"]),
         first_admit_ms=numbers(table["first_admit_ms"]),
@@ -93,7 +113,7 @@ def recorded(golden: dict[str, Any]):
             [COMPLETED if s == "completed" else REJECTED for s in table["status"]]
         ),
         output_tokens=np.array(table["output_tokens"]),
-        worker=np.zeros(size, np.int64),
+        worker=np.array(table["worker"]),
         reused_tokens=np.array(
             [max((a[2] for a in row), default=0) for row in table["admissions"]]
         ),
@@ -103,6 +123,8 @@ def recorded(golden: dict[str, Any]):
         preemptions=golden.get("preemptions", 0),
         committed_prefill_tokens=figures["committed_prefill_tokens"],
         engine="recorded",
+        handoff=handoff,
+        admissions=lambda: admissions,
         passes=None if passes is None else lambda: passes,
         token_times=None if times is None else lambda: times,
     )
@@ -112,10 +134,11 @@ def recorded(golden: dict[str, Any]):
         isl_tokens=np.array(table["input_tokens"]),
         osl_tokens=np.array(table["requested_output_tokens"]),
         session=np.arange(size),
-        turn=np.zeros(size, np.int64),
+        turn=np.array(table["turn"]),
         delay_ms=zeros,
         max_in_flight=resolved["max_in_flight"],
         max_virtual_time_ms=resolved["max_sim_time_ms"],
+        session_names=tuple(table["session"]),
     )
     steps = FixedSteps(np.zeros((), np.int32), np.zeros((), np.int32))
     topology = resolved["topology"]
@@ -190,3 +213,121 @@ def test_recorded_instants_give_the_recorded_figures(compat: bool) -> None:
             )
             checked += 1
     assert checked > 5000
+
+
+RECORD_NAMES = {
+    "session": "session_id",
+    "turn": "turn_index",
+    "arrival_ms": "arrival_time_ms",
+    "input_tokens": "input_length",
+    "requested_output_tokens": "requested_output_length",
+    "output_tokens": "output_length",
+    "status": "terminal_status",
+    "worker": "decode_worker_idx",
+}
+
+
+def test_request_lines_carry_the_recorded_values() -> None:
+    from aisim_jax.replay._request_lines import request_lines
+
+    checked = 0
+    for name in golden_names():
+        golden = load_golden(f"replay/{name}.json")
+        if "error" in golden:
+            continue
+        replayed, workload, deployment = recorded(golden)
+        lines = request_lines(replayed, workload, deployment, [""] * workload.size)
+        table = columns(golden)
+        for row, line in enumerate(lines):
+            record = json.loads(line)
+            assert list(record) == sorted(record)
+            for column, values in table.items():
+                if column == "admissions":
+                    history = [
+                        [one["at_ms"], one["pool"], one["reused_input_tokens"]]
+                        for one in record["admission_history"]
+                    ]
+                    assert history == values[row], (name, row)
+                    continue
+                if column == "dp_rank":
+                    rank = record["routing_history"][-1]["dp_rank"]
+                    assert values[row] in (rank, None)
+                    continue
+                ours = record[RECORD_NAMES.get(column, column)]
+                assert agrees(ours, values[row], 1e-9), (name, row, column)
+                checked += 1
+    assert checked > 20000
+
+
+def test_an_admission_to_the_same_pool_again_is_a_readmission() -> None:
+    from aisim_jax.replay._request_lines import request_lines
+
+    replayed, workload, deployment = recorded(
+        load_golden("replay/h05_decode_pressure.json")
+    )
+    lines = request_lines(replayed, workload, deployment, [""] * workload.size)
+    record = next(r for r in map(json.loads, lines) if r["admission_count"] == 3)
+    found = [one["is_readmission"] for one in record["admission_history"]]
+    assert (found, record["readmission_count"]) == ([False, False, True], 1)
+
+
+def test_lanes_report_what_the_single_report_says() -> None:
+    from aisim_jax.replay._lane_metrics import lane_metrics
+    from aisim_jax.replay._metrics import summary
+
+    names = ["a09_poisson", "c01_preempt", "e02_ctx_reject", "h08_3p1d", "k01_sla"]
+    scenarios = [recorded(load_golden(f"replay/{name}.json")) for name in names]
+    bounds = bounds_of(load_golden("replay/k01_sla.json"))
+    lanes = lane_metrics(
+        [one[0] for one in scenarios], [one[1:] for one in scenarios], bounds
+    )
+    for lane, scenario in enumerate(scenarios):
+        report = summary(*scenario, bounds=bounds)
+        for name, values in lanes._asdict().items():
+            assert agrees(float(values[lane]), float(report[name]), 1e-12), name
+
+
+def test_a_lane_without_completions_has_no_latency() -> None:
+    from aisim_jax.replay import REJECTED
+    from aisim_jax.replay._lane_metrics import lane_metrics
+
+    replayed, *scenario = recorded(load_golden("replay/a01_single.json"))
+    lost = replace(replayed, status=np.full_like(replayed.status, REJECTED))
+    lanes = lane_metrics([lost], [tuple(scenario)])
+    assert lanes.rejected_requests[0] == 1
+    assert np.isnan([lanes.mean_ttft_ms[0], lanes.mean_itl_ms[0]]).all()
+
+
+def test_waiting_requests_are_counted_between_arrival_and_admission() -> None:
+    from aisim_jax.replay._telemetry import level
+
+    found = level(np.array([0.0, 1.0, 1.0]), np.array([0.0, 3.0, 5.0]))
+    assert found.peak() == 2
+    assert found.mean(10.0) == pytest.approx((2 * 2 + 1 * 2) / 10)
+
+
+def test_busy_share_is_the_time_in_passes() -> None:
+    from aisim_jax.replay._metrics import summary
+
+    # Two waves of four, each 10 + 8 * 3 ms, no pause.
+    report = summary(*recorded(load_golden("replay/a02_conc4.json")))
+    assert report["busy_share"]["aggregated"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "expected"), [(1, 12.706204736), (4, 2.776445105), (30, 2.042272456)]
+)
+def test_student_quantiles(freedom: int, expected: float) -> None:
+    from aisim_jax.replay._confidence import t_quantile
+
+    assert t_quantile(freedom) == pytest.approx(expected, abs=1e-8)
+
+
+def test_intervals_cover_the_mean_over_seeds() -> None:
+    from aisim_jax.replay._confidence import over_seeds
+
+    mean, half_width = over_seeds(
+        [{"x": 1.0, "kind": "lru"}, {"x": 3.0, "kind": "lru"}]
+    )
+    assert mean == {"x": 2.0, "kind": "lru"}
+    assert half_width == {"x": pytest.approx(12.706204736)}
