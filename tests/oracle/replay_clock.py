@@ -24,6 +24,7 @@ class Worker:
         self.stepping = False
         self.group_pass = 0  # since the worker last drained
         self.next_rank = 0
+        self.stored = self.removed = 0  # cache events of the passes that have ended
 
     @property
     def has_work(self) -> bool:
@@ -54,7 +55,8 @@ class Clock:
     # ---- traffic ------------------------------------------------------------------
 
     def _arrive(self, request: Request, at: float) -> None:
-        heapq.heappush(self.arrivals, (at, self._number(), request))
+        """Arrivals of one instant come by session."""
+        heapq.heappush(self.arrivals, (at, request.session, request))
 
     def _number(self) -> int:
         self.inserted += 1
@@ -167,10 +169,8 @@ class Clock:
     def _outcome(self) -> Outcome:
         out = Outcome(self.records, self.passes, self.preemptions, self.committed)
         for worker in self.workers():
-            for rank in worker.ranks:
-                pool = getattr(rank, "pool", None)
-                out.blocks_stored += getattr(pool, "stored", 0)
-                out.blocks_removed += getattr(pool, "removed", 0)
+            out.blocks_stored += worker.stored
+            out.blocks_removed += worker.removed
         return out
 
     # ---- passes -------------------------------------------------------------------
@@ -191,17 +191,16 @@ class Clock:
                 worker.stepping = True
                 self.at(end, PASS_END, worker, steps)
                 return True
-            self._end_pass(worker, steps)
             if not any(step.effective for step in steps):
                 break
+            self._end_pass(worker, steps)
             changed = True
         return changed
 
     def _price(self, role: str, pool: Pool, step: Pass) -> float:
         capacity = pool.engine.num_blocks * pool.engine.block_size
-        prefill = decode = 0.0
-        if role != "decode":
-            prefill = pool.timing.prefill_s(*step.prefill)
+        prefill = pool.timing.prefill_s(*step.prefill)
+        decode = 0.0
         if role != "prefill":
             decode = pool.timing.decode_s(*step.decode, capacity)
         return self.now + prefill * 1000.0 + decode * 1000.0
@@ -210,8 +209,7 @@ class Clock:
         for rank, step in enumerate(steps):
             number = worker.index * len(worker.ranks) + rank
             self.preemptions += step.preempted
-            if worker.role != "decode":
-                self.committed += step.prefill[1] - step.prefill[2]
+            self.committed += step.prefill[1] - step.prefill[2]
             for index, reuse in step.admitted:
                 record = self.records[index]
                 record.admissions.append((self.now, worker.role, reuse))
@@ -222,6 +220,9 @@ class Clock:
 
     def _end_pass(self, worker: Worker, steps: list[Pass]) -> None:
         worker.stepping = False
+        pools = [rank.pool for rank in worker.ranks]
+        worker.stored = sum(pool.stored for pool in pools)
+        worker.removed = sum(pool.removed for pool in pools)
         for step in steps:
             for index, count in step.tokens:
                 self.records[index].token_ms += [self.now] * count
@@ -270,8 +271,8 @@ class Aggregated(Clock):
         return bool(arrived) or any(started)
 
 
-def place(worker: Worker, request: Request, record: Record) -> None:
-    """Submit to the worker's next rank."""
+def place(worker: Worker, request: Request, record: Record) -> Scheduler:
+    """Submit to the next rank of the worker, which is returned."""
     rank = worker.next_rank % len(worker.ranks)
     worker.next_rank += 1
     number = worker.index * len(worker.ranks) + rank
@@ -280,3 +281,4 @@ def place(worker: Worker, request: Request, record: Record) -> None:
     else:
         record.worker = number
     worker.ranks[rank].submit(request)
+    return worker.ranks[rank]

@@ -14,15 +14,18 @@ from .replay_inputs import (
     Tokenizer,
     Transfer,
 )
+from .replay_pd import Disaggregated
+from .replay_trtllm import TrtllmScheduler
 from .replay_vllm import VllmScheduler
 
 
-SCHEDULERS = {"vllm": VllmScheduler}
+SCHEDULERS = {"vllm": VllmScheduler, "trtllm": TrtllmScheduler}
 
 
 def replay(scenario: Scenario) -> Outcome:
     """The scenario, event by event."""
-    return Aggregated(scenario, SCHEDULERS[scenario.decode.engine.policy]).run()
+    topology = Disaggregated if scenario.prefill else Aggregated
+    return topology(scenario, SCHEDULERS[scenario.decode.engine.policy]).run()
 
 
 def run_oracle(workload: Any, deployment: Any, pricing: Any) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from .replay_inputs import Request
 
@@ -46,7 +46,12 @@ class Pass:
 
 
 class Scheduler(Protocol):
-    """One rank; `plan` changes its state at once and is told the group's pass number."""
+    """One rank; `plan` changes its state at once and is told the group's pass number.
+
+    `pool.stored` and `pool.removed` count changes of the findable set.
+    """
+
+    pool: Any
 
     @property
     def has_work(self) -> bool: ...

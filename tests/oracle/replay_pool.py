@@ -23,7 +23,7 @@ class BlockPool:
         self.free = size
         self.findable: dict[Hashable, dict[Block, None]] = {}  # copies, oldest first
         self.idle: dict[Block, None] = {}  # findable, unreferenced; least recent first
-        self.stored = self.removed = 0
+        self.stored = self.removed = self.releases = 0
 
     @property
     def referenced(self) -> int:
@@ -74,6 +74,7 @@ class BlockPool:
 
     def release(self, blocks: list[Block]) -> None:
         """Drop one reference of each, last block first."""
+        self.releases += 1
         for block in reversed(blocks):
             block.users -= 1
             if block.users == 0:

@@ -208,7 +208,7 @@ def synthetic_sessions(
     if not ratio or not shape["prefix_groups"]:
         return requests, session_history(requests)
     draw = ChaCha12(0)
-    groups = [draw.u64() * shape["prefix_groups"] >> 64 for _ in arrivals]
+    groups = [draw.u32() * shape["prefix_groups"] >> 32 for _ in arrivals]
 
     def prefix_blocks(isl: int, block_size: int) -> int:
         return int(isl / block_size * ratio + 0.5)

@@ -50,6 +50,11 @@ class VllmScheduler:
         self.waiting: list[Sequence] = []
         self.capacity_bound = False
         self.draw = ChaCha12(engine.speculation_seed + index)
+        self.held: dict[int, Sequence] = {}  # prompts waiting to be handed over
+        self.reservations: list[Sequence] = []  # asked for, in order
+        self.reserved: dict[int, Sequence] = {}  # granted, KV on its way
+        self.asked = 0
+        self.refused_at: int | None = None  # pool.releases at the last refusal
 
     @property
     def has_work(self) -> bool:
@@ -82,15 +87,16 @@ class VllmScheduler:
 
     # ---- blocks -------------------------------------------------------------------
 
-    def match(self, seq: Sequence) -> list[Block]:
-        """Cached leading blocks that the sequence may reuse."""
-        size = self.engine.block_size
-        tokens = seq.length
-        if not self.full_hits and seq.osl > 0:
-            tokens -= 1
-        index = seq.request.index
+    def leading(self, seq: Sequence, tokens: int) -> list[Block]:
+        """Cached leading blocks of the first `tokens` tokens."""
+        index, size = seq.request.index, self.engine.block_size
         keys = (self.block_key(index, size, b) for b in range(tokens // size))
-        hits = self.pool.match(keys)
+        return self.pool.match(keys)
+
+    def match(self, seq: Sequence) -> list[Block]:
+        """Cached leading blocks that leave a token to compute if one must come."""
+        last = not self.full_hits and seq.osl > 0
+        hits = self.leading(seq, seq.length - last)
         if self.engine.acceptance and not self.full_hits and hits:
             hits.pop()
         return hits
@@ -177,24 +183,26 @@ class VllmScheduler:
         step.preempted += 1
         return taken.pop(victim, (0, 0))[1]
 
-    def held_back(self, seq: Sequence) -> bool:
-        """Whether something else keeps this head from being admitted."""
-        return False
+    def _head(self) -> Sequence | None:
+        """Next to admit; who comes without KV waits while destinations are asked for."""
+        if self.reservations:
+            return next((seq for seq in self.waiting if seq.built), None)
+        return self.waiting[0] if self.waiting else None
 
     def _admit(self, step, taken, budget, defer) -> None:
         engine = self.engine
-        while self.waiting and len(self.running) < engine.max_sequences:
-            seq = self.waiting[0]
+        while len(self.running) < engine.max_sequences:
+            seq = self._head()
+            if seq is None:
+                break
             limit = engine.max_model_len
             new = seq.admissions == 0 and not seq.built
             if (limit is not None and seq.isl >= limit) or (
                 new and self.too_large(seq)
             ):
-                self.waiting.pop(0)
+                self.waiting.remove(seq)
                 step.rejected.append(seq.request.index)
                 continue
-            if self.held_back(seq):
-                break
             if seq.built:
                 reuse = 0
                 take = 0
@@ -217,7 +225,7 @@ class VllmScheduler:
                 assert blocks is not None
                 seq.blocks = blocks
                 seq.computed = reuse
-            self.waiting.pop(0)
+            self.waiting.remove(seq)
             self.running.append(seq)
             seq.admissions += 1
             step.admitted.append((seq.request.index, reuse))
@@ -232,7 +240,7 @@ class VllmScheduler:
         through = before = prompts = contexts = decoding = 0
         for seq, (computed, take) in taken.items():
             step.scheduled_tokens += take
-            if min(computed + take, seq.isl) > computed:
+            if self.role != "decode" and min(computed + take, seq.isl) > computed:
                 prompts += 1
                 through += min(computed + take, seq.isl)
                 before += computed
@@ -275,5 +283,60 @@ class VllmScheduler:
                 count += 1
         return min(count, left)
 
-    def _hold(self, step, seq) -> None:
-        raise NotImplementedError
+    # ---- hand-over from prefill to decode -------------------------------------------
+
+    def _hold(self, step: Pass, seq: Sequence) -> None:
+        self.running.remove(seq)
+        self.held[seq.request.index] = seq
+        step.held.append(seq.request.index)
+
+    def release_source(self, index: int) -> None:
+        """The destination has the KV."""
+        self.pool.release(self.held.pop(index).blocks)
+
+    def ask(self, request: Request) -> None:
+        """Queue for a destination."""
+        seq = Sequence(request, self.output_limit(request))
+        self.asked += 1
+        seq.order = self.asked
+        self.reservations.append(seq)
+
+    def try_reserve(self) -> tuple[int, int] | None:
+        """Grant the head of the queue: its index and the tokens that must be moved."""
+        if not self.reservations or self.refused_at == self.pool.releases:
+            return None
+        seq = self.reservations[0]
+        blocks = None
+        hits = self.resident(seq)
+        fresh = ceil_div(seq.isl, self.engine.block_size) - len(hits)
+        if len(self.running) < self.engine.max_sequences and self.destination_fits(seq):
+            blocks = self.pool.allocate(hits, fresh)
+        if blocks is None:
+            self.refused_at = self.pool.releases
+            return None
+        self.refused_at = None
+        self.reservations.pop(0)
+        seq.blocks = blocks
+        self.reserved[seq.request.index] = seq
+        return seq.request.index, fresh * self.engine.block_size
+
+    def resident(self, seq: Sequence) -> list[Block]:
+        """Blocks that a destination need not receive."""
+        return self.leading(seq, seq.isl)
+
+    def destination_fits(self, seq: Sequence) -> bool:
+        """Whether a destination may be promised, beyond its prompt's blocks."""
+        return True
+
+    def activate(self, index: int) -> None:
+        """The KV is here: wait for a slot, in the order of the reservations."""
+        seq = self.reserved.pop(index)
+        seq.built = True
+        seq.computed = seq.isl
+        self.publish(seq)
+        later = (
+            place
+            for place, other in enumerate(self.waiting)
+            if other.built and other.order > seq.order
+        )
+        self.waiting.insert(next(later, len(self.waiting)), seq)
