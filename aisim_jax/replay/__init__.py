@@ -7,3 +7,4 @@ from ._outcome import COMPLETED as COMPLETED
 from ._outcome import REJECTED as REJECTED
 from ._outcome import UNFINISHED as UNFINISHED
 from ._outcome import Replayed as Replayed
+from ._prediction import Prediction as Prediction

@@ -21,17 +21,20 @@ def request_lines(
     workload: Workload,
     deployment: Deployment,
     rejections: Sequence[str],
+    run: int | None = None,
 ) -> Iterator[str]:
     """One line per request that ended, in index order; instants in ms of virtual time.
 
     `workload` holds the lengths as they were asked for; `rejections` says per request
-    why it was turned away, "" for all others.
+    why it was turned away, "" for all others. run: number of the run, written if given.
     """
     ended = np.flatnonzero(replayed.status != UNFINISHED)
     columns = _columns(replayed, workload, deployment, ended)
     columns["rejection_reason"] = [
         _text(rejections[row]) if rejections[row] else NULL for row in ended.tolist()
     ]
+    if run is not None:
+        columns["run"] = [str(run)] * ended.size
     names = sorted(columns)
     form = "{" + ",".join(f'"{name}":%s' for name in names) + "}"
     for cells in zip(*(columns[name] for name in names), strict=True):

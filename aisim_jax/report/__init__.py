@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from ._pareto_page import pareto_page as pareto_page
     from ._pareto_picture import pareto_picture as pareto_picture
     from ._plot_name import check_plot_name as check_plot_name
+    from ._prediction_files import prediction_json as prediction_json
+    from ._prediction_files import write_prediction as write_prediction
+    from ._prediction_text import prediction_text as prediction_text
     from ._profiles_text import models_json as models_json
     from ._profiles_text import models_text as models_text
     from ._profiles_text import profiles_csv as profiles_csv
@@ -66,6 +69,9 @@ _HOMES = {
     "launch_commands": "._launch",
     "pareto_page": "._pareto_page",
     "pareto_picture": "._pareto_picture",
+    "prediction_json": "._prediction_files",
+    "write_prediction": "._prediction_files",
+    "prediction_text": "._prediction_text",
     "models_json": "._profiles_text",
     "models_text": "._profiles_text",
     "profiles_csv": "._profiles_text",
