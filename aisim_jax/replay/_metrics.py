@@ -13,7 +13,7 @@ from ._goodput import Bounds, within_bounds
 from ._outcome import REJECTED, UNFINISHED, Replayed
 from ._samples import Samples, completed_samples, present, token_gaps_ms
 from ._statistics import Statistics, statistics
-from ._telemetry import busy_shares, duration_ms, queue_figures, simulated_ms
+from ._telemetry import duration_ms, hardware_figures, queue_figures, simulated_ms
 
 
 def summary(
@@ -129,7 +129,7 @@ def rates(
     )
     gpus = gpu_count(deployment)
     arrived = replayed.arrival_ms <= (np.inf if until is None else until)
-    report = {
+    return {
         "duration_ms": lasted_ms,
         "request_throughput_rps": _rate(int(samples.completed.sum()), seconds),
         "input_throughput_tok_s": _rate(isl, seconds),
@@ -144,15 +144,8 @@ def rates(
         "decode_worker_seconds": decode_seconds,
         "gpu_hours": gpu_seconds / 3600,
         **queue_figures(replayed, arrived, end_ms),
-        **replayed.telemetry,
+        **hardware_figures(replayed, deployment, end_ms),
     }
-    if replayed.passes is not None:
-        shares = busy_shares(replayed.passes(), deployment, end_ms)
-        report["busy_share"] = {
-            role: sum(ranks) / len(ranks) for role, ranks in shares.items()
-        }
-        report["busy_share_per_rank"] = shares
-    return report
 
 
 def gpu_count(deployment: Deployment) -> int:

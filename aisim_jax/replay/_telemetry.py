@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -110,6 +110,28 @@ def roles(deployment: Deployment) -> dict[str, tuple[int, Role]]:
     if deployment.prefill is None:
         return {"aggregated": (0, deployment.decode)}
     return {"prefill": (1, deployment.prefill), "decode": (2, deployment.decode)}
+
+
+def hardware_figures(
+    replayed: Replayed, deployment: Deployment, end_ms: float
+) -> dict[str, Any]:
+    """Busy and KV shares by role: of the whole role, and of each rank.
+
+    peak_kv_share: the most blocks in use on any rank, of those it has.
+    """
+    figures: dict[str, Any] = {}
+    if replayed.passes is not None:
+        shares = busy_shares(replayed.passes(), deployment, end_ms)
+        figures["busy_share"] = {
+            name: sum(ranks) / len(ranks) for name, ranks in shares.items()
+        }
+        figures["busy_share_per_rank"] = shares
+    peaks = {
+        name: replayed.telemetry[f"peak_blocks_{name}"] / role.num_blocks
+        for name, (_, role) in roles(deployment).items()
+        if f"peak_blocks_{name}" in replayed.telemetry
+    }
+    return {**figures, **({"peak_kv_share": peaks} if peaks else {})}
 
 
 def busy_shares(

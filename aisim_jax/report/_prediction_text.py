@@ -132,6 +132,11 @@ def _facts(report: Mapping[str, Any]) -> list[str]:
     )
     if busy:
         lines.append(f"Busy: {busy} of {report['duration_ms'] / 1000:,.3f} s.")
+    peak = "; ".join(
+        f"{role} {share:.1%}" for role, share in report.get("peak_kv_share", {}).items()
+    )
+    if peak:
+        lines.append(f"KV cache at its fullest: {peak}.")
     if report["preemptions"]:
         lines.append(f"Preemptions: {report['preemptions']:,.0f}.")
     lines.append(
