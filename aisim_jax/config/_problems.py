@@ -26,17 +26,22 @@ class ConfigError(InvalidInputError):
 
 def problem(code: str, field: str, sentence: str) -> PydanticCustomError:
     """The error that a validator raises: `field` is relative to its own record."""
-    text = sentence.replace("{", "{{").replace("}", "}}")
-    # Escaped braces make any text as safe as the literal that is asked for.
-    literal = cast(LiteralString, text)
-    return PydanticCustomError(cast(LiteralString, code), literal, {"field": field})
+    # The sentence travels as a value: braces in a template would be read as names.
+    return PydanticCustomError(
+        cast(LiteralString, code), "{sentence}", {"sentence": sentence, "field": field}
+    )
 
 
 def config_error(error: ValidationError, document: Any, root: str = "") -> ConfigError:
     """Turn the first mistake that pydantic found into one sentence."""
-    first = error.errors(include_url=False)[0]
+    first, *others = error.errors(include_url=False)
     code = _code(first)
     path = _path(first, document)
+    if code == "wrong_type":
+        # Members of a union complain one by one about the same value.
+        alike = [first, *(e for e in others if _path(e, document) == path)]
+        words = [e["msg"].removeprefix("Input should be ") for e in alike]
+        first["msg"] = "Input should be " + " or ".join(dict.fromkeys(words))
     if code == "unknown_enum_value" and first["type"].startswith("union_tag"):
         path = f"{path}.{_discriminator(first)}"
     full = ".".join(part for part in (root, path) if part)
@@ -74,12 +79,16 @@ def _path(details: ErrorDetails, document: Any) -> str:
     here = document
     for step, part in enumerate(location):
         last = step == len(location) - 1 and not field
+        if isinstance(part, str) and part.startswith("<"):
+            continue
         if isinstance(here, Mapping):
-            if part not in here and not last:
+            if part not in here and not (last and details["type"] == "missing"):
                 continue
             here = here.get(part)
         elif isinstance(here, Sequence) and isinstance(part, int):
             here = here[part] if part < len(here) else None
+        else:
+            continue
         place.append(part)
     if field:
         place.append(field)
@@ -95,6 +104,8 @@ def _discriminator(details: ErrorDetails) -> str:
 
 def _sentence(details: ErrorDetails, code: str, path: str) -> str:
     value = details["input"]
+    if "field" in details.get("ctx", {}):
+        return f"{path}: {details['msg']}." if path else f"{details['msg']}."
     if code == "missing_field":
         return f"{path}: this field is required and missing; add it."
     if code == "unknown_field":

@@ -45,6 +45,12 @@ U64 = Annotated[int, Strict(), Field(ge=0, le=2**64 - 1)]
 Flag = Annotated[bool, Strict()]
 Text = Annotated[str, StringConstraints(strict=True)]
 Real = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+Count = Annotated[int, Strict(), Field(gt=0)]
+Whole = Annotated[int, Strict(), Field(ge=0)]
+Positive = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Strict(), Field(gt=0, le=1, allow_inf_nan=False)]
+Name = Annotated[str, StringConstraints(strict=True, min_length=1)]
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
