@@ -26,7 +26,6 @@ from oracle.replay_timing import Fixed, Polynomial
 
 
 INSTANT_MS = 1e-6
-CONSTANT = {"poisson": traffic.poisson, "constant_rate": traffic.constant_rate}
 
 
 @functools.cache
@@ -116,8 +115,28 @@ def _requests(config: dict[str, Any], rows: list[dict[str, Any]] | None):
     return requests, [f"session_{request.session}" for request in requests], block_key
 
 
+def _asked(config: dict[str, Any]) -> dict[str, Any]:
+    """What a run that failed would have resolved: one aggregated worker, as asked."""
+    worker = config["engine"]["workers"]["aggregated"]
+    rank = {
+        "backend": config["engine"]["backend"],
+        "block_size": worker["kv_cache"]["block_size"],
+        "num_gpu_blocks": worker["kv_cache"]["capacity"]["blocks"],
+        "max_num_batched_tokens": worker["scheduler"]["max_batched_tokens"],
+        "max_num_seqs": worker["scheduler"]["max_sequences"],
+        "max_model_len": config["engine"]["context_length"],
+        "enable_prefix_caching": True,
+        "prefill_schedule_interval": 1,
+        "prefill_decode_interval": 0,
+        "timing_model": worker["timing"],
+    }
+    workers = {"initial_workers": 1, "startup_delay_ms": 0.0}
+    return {"engine": {"dp_size": 1, "rank": rank}, "topology": {"workers": workers}}
+
+
 def _pool(case: dict[str, Any], role: str) -> Pool:
-    resolved, topology = case["resolved"]["engine"], case["resolved"]["topology"]
+    answer = case.get("resolved") or _asked(case["config"])
+    resolved, topology = answer["engine"], answer["topology"]
     if role != "aggregated":
         resolved, topology = resolved[role], topology[role]
     else:
@@ -187,7 +206,7 @@ def differences(
         record = by_name[row["session"], row["turn"]]
         where = f"{row['session']}/{row['turn']}"
         for column, value in row.items():
-            if column in READ and (column != "dp_rank"):
+            if column in READ:
                 close(f"{where} {column}", READ[column](record), value)
         found += _admissions(where, record, row["admissions"], close)
         if times is not None:
@@ -233,9 +252,9 @@ READ = {
     "itl_ms": _gap,
     "e2e_latency_ms": lambda r: _since_arrival(r, -1),
     "worker": lambda r: r.worker,
-    "reused_input_tokens": lambda r: r.reused("agg", "prefill"),
+    "reused_input_tokens": lambda r: r.reused(("agg", "prefill")),
     "first_admission_reused_input_tokens": lambda r: r.first_reused,
-    "decode_reused_input_tokens": lambda r: r.reused("decode"),
+    "decode_reused_input_tokens": lambda r: r.reused(("decode",)),
     "prefill_worker_idx": lambda r: r.prefill_worker,
     "prefill_admit_ms": lambda r: r.prefill_admit_ms,
     "source_held_ms": lambda r: r.source_held_ms,
@@ -271,3 +290,31 @@ def _passes(case, outcome, close) -> list[str]:
         for column, a, b in zip(columns, own, other, strict=True):
             close(f"pass {number} {column}", a, b)
     return []
+
+
+# ---- aggregates ---------------------------------------------------------------------
+
+UNDETERMINED = {"kv_eviction_policy", "prediction_provenance"}
+BINNED = ("itl_ms", "output_token_throughput_per_user")
+BINNED_LABELS = ("median", "p75", "p90", "p95", "p99")
+
+
+def summary_differences(
+    recorded: dict[str, Any], figures: dict[str, float], exact_bins: bool = True
+) -> list[str]:
+    """Recorded aggregates that the figures miss by more than 1e-9 relative.
+
+    exact_bins: whether percentiles of gaps must be those of the histogram too; else they
+    may lie 0.1 % off.
+    """
+    found = []
+    for name, theirs in recorded.items():
+        if name in UNDETERMINED or name.endswith("gpus_per_worker"):
+            continue
+        label, _, rest = name.partition("_")
+        binned = rest in BINNED and label in BINNED_LABELS and not exact_bins
+        mine = figures.get(name, 0.0)
+        limit = (2.1e-3 if binned else 1e-9) * max(abs(theirs), 1e-3)
+        if abs(mine - theirs) > limit:
+            found.append(f"{name}: {mine} instead of {theirs}")
+    return found

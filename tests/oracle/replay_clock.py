@@ -168,6 +168,7 @@ class Clock:
 
     def _outcome(self) -> Outcome:
         out = Outcome(self.records, self.passes, self.preemptions, self.committed)
+        out.end_ms = self.now
         for worker in self.workers():
             out.blocks_stored += worker.stored
             out.blocks_removed += worker.removed
@@ -209,7 +210,6 @@ class Clock:
         for rank, step in enumerate(steps):
             number = worker.index * len(worker.ranks) + rank
             self.preemptions += step.preempted
-            self.committed += step.prefill[1] - step.prefill[2]
             for index, reuse in step.admitted:
                 record = self.records[index]
                 record.admissions.append((self.now, worker.role, reuse))
@@ -224,6 +224,7 @@ class Clock:
         worker.stored = sum(pool.stored for pool in pools)
         worker.removed = sum(pool.removed for pool in pools)
         for step in steps:
+            self.committed += step.committed_prefill_tokens
             for index, count in step.tokens:
                 self.records[index].token_ms += [self.now] * count
             for index in step.finished:

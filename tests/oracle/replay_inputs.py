@@ -132,7 +132,7 @@ class Record:
     def first_reused(self) -> int:
         return self.admissions[0][2] if self.admissions else 0
 
-    def reused(self, *pools: str) -> int:
+    def reused(self, pools: tuple[str, ...] = ("agg", "prefill", "decode")) -> int:
         """Largest reuse over the admissions of these pools."""
         return max(
             (reuse for _, pool, reuse in self.admissions if pool in pools), default=0
@@ -165,6 +165,7 @@ class Outcome:
     committed_prefill_tokens: int = 0
     blocks_stored: int = 0
     blocks_removed: int = 0
+    end_ms: float = 0.0  # last instant that was processed
 
 
 class Stuck(RuntimeError):

@@ -20,6 +20,7 @@ class Pass:
     prefill: tuple[int, int, int] = (0, 0, 0)
     decode: tuple[int, int] = (0, 0)
     scheduled_tokens: int = 0
+    committed_prefill_tokens: int = 0  # of requests with prompt left to compute
     tokens: list[tuple[int, int]] = field(default_factory=list)  # request, count
     finished: list[int] = field(default_factory=list)
     rejected: list[int] = field(default_factory=list)

@@ -240,6 +240,7 @@ class VllmScheduler:
         through = before = prompts = contexts = decoding = 0
         for seq, (computed, take) in taken.items():
             step.scheduled_tokens += take
+            step.committed_prefill_tokens += take if computed < seq.isl else 0
             if self.role != "decode" and min(computed + take, seq.isl) > computed:
                 prompts += 1
                 through += min(computed + take, seq.isl)
