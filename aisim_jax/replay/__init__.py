@@ -1,10 +1,19 @@
 """Request-level simulation of batch scheduling."""
 
+from ._admissible import Admissible as Admissible
+from ._admissible import Reason as Reason
+from ._admissible import admissible as admissible
 from ._deployment import Deployment as Deployment
 from ._deployment import Role as Role
 from ._deployment import Transfer as Transfer
+from ._goodput import Bounds as Bounds
+from ._metrics import speeds_per_user as speeds_per_user
+from ._metrics import summary as summary
 from ._outcome import COMPLETED as COMPLETED
 from ._outcome import REJECTED as REJECTED
 from ._outcome import UNFINISHED as UNFINISHED
 from ._outcome import Replayed as Replayed
 from ._prediction import Prediction as Prediction
+from ._refusals import restored as restored
+from ._refusals import without as without
+from ._samples import token_gaps_ms as token_gaps_ms
