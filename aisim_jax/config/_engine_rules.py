@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._domains import expand
 from ._problems import problem
+from ._speculation_section import NgramSpeculation
 
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ def check_engine(
     """Raise the first rule that is broken, for every mode and backend in question."""
     _check_roles(engine, modes)
     _check_mode_blocks(engine, modes)
-    _check_drafts(engine)
+    _check_drafts(engine, backends)
+    _check_versions(engine, backends)
     _check_profile(engine, backends)
     for role in ("aggregated", "prefill", "decode"):
         worker = getattr(engine.workers, role)
@@ -75,7 +77,7 @@ def _check_mode_blocks(engine: Any, modes: tuple[str, ...]) -> None:
             )
 
 
-def _check_drafts(engine: Any) -> None:
+def _check_drafts(engine: Any, backends: tuple[str, ...]) -> None:
     accepted = engine.nextn_accepted
     if engine.nextn and accepted is None:
         raise problem(
@@ -95,6 +97,23 @@ def _check_drafts(engine: Any) -> None:
             "nextn",
             f"is {engine.nextn} and a speculation block is given too; keep one",
         )
+    if isinstance(engine.speculation, NgramSpeculation) and backends != ("vllm",):
+        raise problem(
+            "ngram_needs_vllm",
+            "speculation.kind",
+            f"ngram needs backend vllm, got {', '.join(backends)}",
+        )
+
+
+def _check_versions(engine: Any, backends: tuple[str, ...]) -> None:
+    versions = engine.backend_version
+    if isinstance(versions, dict):
+        for name in (name for name in versions if name not in backends):
+            raise problem(
+                "unsearched_backend",
+                f"backend_version.{name}",
+                f"is not a backend of this search, which has {', '.join(backends)}",
+            )
 
 
 def _check_profile(engine: Any, backends: tuple[str, ...]) -> None:

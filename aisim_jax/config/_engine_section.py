@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -14,9 +13,7 @@ from ._domains import Choices, expand
 from ._engine_rules import check_engine
 from ._estimator import EstimatorConfig
 from ._fpm_profile import FpmModelProfile
-from ._problems import problem
 from ._record import (
-    U64,
     Count,
     Flag,
     Name,
@@ -25,6 +22,11 @@ from ._record import (
     Record,
     Text,
     Whole,
+)
+from ._speculation_section import (
+    NgramSpeculation,
+    SchemeSpeculation,
+    read_speculation,
 )
 from ._timing_section import (
     DatabaseMode,
@@ -39,7 +41,6 @@ from ._worker_section import WorkersPrediction, WorkersRecommendation
 
 
 Mode = Literal["aggregated", "disaggregated", "afd"]
-Probability = Annotated[NonNegative, Field(le=1)]
 
 
 class KvTransferSettings(Record):
@@ -65,53 +66,6 @@ class TokenizationSettings(Record):
     per_input_token_us: NonNegative = Field(
         default=0.0, description="Time of a prompt token, microseconds."
     )
-
-
-class NgramSpeculation(Record):
-    """Drafts looked up in the prompt; not simulated yet."""
-
-    kind: Literal["ngram"] = Field(description="Scheme.")
-    num_speculative_tokens: Annotated[Count, Field(ge=1, le=5)] = Field(
-        description="Draft tokens, 1 to 5."
-    )
-    acceptance_rates: tuple[Probability, ...] = Field(
-        description="Chance of each draft token once the ones before it hold."
-    )
-    seed: U64 = Field(default=42, description="Seed of the draws.")
-
-    @model_validator(mode="after")
-    def _check(self) -> NgramSpeculation:
-        if len(self.acceptance_rates) != self.num_speculative_tokens:
-            raise problem(
-                "rate_per_token",
-                "acceptance_rates",
-                f"needs {self.num_speculative_tokens} rates, one per draft token, got "
-                f"{len(self.acceptance_rates)}",
-            )
-        return self
-
-
-class SchemeSpeculation(Record):
-    """Drafts of a named scheme; not simulated yet."""
-
-    kind: Name = Field(description="Scheme.")
-    params: dict[str, Any] = Field(default={}, description="Its parameters.")
-    draft_model_path: Name | None = Field(default=None, description="Draft model.")
-    draft_config: dict[str, Any] | None = Field(
-        default=None, description="Geometry of the draft model."
-    )
-    expected_accepted_tokens: NonNegative = Field(
-        description="Mean draft tokens that hold."
-    )
-    seed: U64 = Field(default=42, description="Seed of the draws.")
-
-
-def _read_speculation(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        if value.get("kind") == "ngram":
-            return NgramSpeculation.model_validate(value)
-        return SchemeSpeculation.model_validate(value)
-    return value
 
 
 class PredictionTarget(Record):
@@ -220,7 +174,7 @@ class EnginePrediction(EngineSettings, PredictionTarget):
         default=None, description="Refuse data that is not the version's own."
     )
     speculation: Annotated[
-        NgramSpeculation | SchemeSpeculation | None, BeforeValidator(_read_speculation)
+        NgramSpeculation | SchemeSpeculation | None, BeforeValidator(read_speculation)
     ] = None
     tokenization: TokenizationSettings | None = None
     afd: AfdPrediction | None = None

@@ -99,7 +99,7 @@ def _validated(model: type[R], document: Mapping[str, Any]) -> R:
     try:
         return model.model_validate(dict(document))
     except ValidationError as error:
-        raise config_error(error, document) from None
+        raise config_error(error, document, model) from None
 
 
 def _check_sections(document: Mapping[str, Any], known: tuple[str, ...]) -> None:

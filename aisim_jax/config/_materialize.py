@@ -57,7 +57,7 @@ def materialize(
     try:
         prediction = PredictionConfig.model_validate(document)
     except ValidationError as error:
-        raise config_error(error, document) from None
+        raise config_error(error, document, PredictionConfig) from None
     return resolve_prediction(prediction)
 
 

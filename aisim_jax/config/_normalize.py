@@ -9,12 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from ._forward_pass import ForwardPassConfig
-from ._problems import ConfigError, config_error, register_fields
+from ._problems import ConfigError, config_error
 
 
 PACKAGED_ROOT = "default"
-
-register_fields(ForwardPassConfig)
 
 
 def normalize_config(
@@ -53,7 +51,7 @@ def _parse(config: Mapping[str, Any]) -> ForwardPassConfig:
     try:
         return ForwardPassConfig.model_validate(dict(config))
     except ValidationError as error:
-        raise config_error(error, config) from None
+        raise config_error(error, config, ForwardPassConfig) from None
 
 
 def _roots(record: ForwardPassConfig) -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -32,8 +33,10 @@ def problem(code: str, field: str, sentence: str) -> PydanticCustomError:
     )
 
 
-def config_error(error: ValidationError, document: Any, root: str = "") -> ConfigError:
-    """Turn the first mistake that pydantic found into one sentence."""
+def config_error(
+    error: ValidationError, document: Any, record: type[BaseModel]
+) -> ConfigError:
+    """Turn the first mistake that pydantic found in a document into one sentence."""
     first, *others = error.errors(include_url=False)
     code = _code(first)
     path = _path(first, document)
@@ -44,8 +47,7 @@ def config_error(error: ValidationError, document: Any, root: str = "") -> Confi
         first["msg"] = "Input should be " + " or ".join(dict.fromkeys(words))
     if code == "unknown_enum_value" and first["type"].startswith("union_tag"):
         path = f"{path}.{_discriminator(first)}"
-    full = ".".join(part for part in (root, path) if part)
-    return ConfigError(code, full, _sentence(first, code, full))
+    return ConfigError(code, path, _sentence(first, code, path, record))
 
 
 def _code(details: ErrorDetails) -> str:
@@ -102,14 +104,16 @@ def _discriminator(details: ErrorDetails) -> str:
     return str(details.get("ctx", {}).get("discriminator", "kind")).strip("'")
 
 
-def _sentence(details: ErrorDetails, code: str, path: str) -> str:
+def _sentence(
+    details: ErrorDetails, code: str, path: str, record: type[BaseModel]
+) -> str:
     value = details["input"]
     if "field" in details.get("ctx", {}):
         return f"{path}: {details['msg']}." if path else f"{details['msg']}."
     if code == "missing_field":
         return f"{path}: this field is required and missing; add it."
     if code == "unknown_field":
-        return f"{path}: unknown field; {_nearest(path)}."
+        return f"{path}: unknown field; {_nearest(path, record)}."
     if code == "wrong_type":
         return f"{path}: {_lower(details['msg'])}, got {_shown(value)}."
     if code == "unknown_enum_value":
@@ -129,24 +133,26 @@ def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-_KNOWN_FIELDS: dict[str, tuple[str, ...]] = {}
-
-
-def register_fields(model: type[BaseModel], path: str = "") -> None:
-    """Remember the field names of every nested record, for did-you-mean hints."""
-    _KNOWN_FIELDS[path] = tuple(model.model_fields)
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            register_fields(kind, f"{path}.{name}".lstrip("."))
-
-
-def _nearest(path: str) -> str:
-    parent, _, name = path.rpartition(".")
-    known = _KNOWN_FIELDS.get(parent, ())
+def _nearest(path: str, record: type[BaseModel]) -> str:
+    """A hint at the field that was meant, from the records that can lie at the path."""
+    *parents, name = re.sub(r"\[\d+\]", "", path).split(".")
+    homes = [record]
+    for parent in parents:
+        fields = [
+            home.model_fields[parent] for home in homes if parent in home.model_fields
+        ]
+        homes = [inner for field in fields for inner in records_in(field.annotation)]
+    known = list(dict.fromkeys(name for home in homes for name in home.model_fields))
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     if close:
         return f"the nearest known one is {close[0]!r}"
     if 0 < len(known) <= 12:
         return f"known fields are {', '.join(known)}"
     return "remove it or see the configuration reference"
+
+
+def records_in(annotation: object) -> list[type[BaseModel]]:
+    """Every record that an annotation can hold, also inside unions and lists."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for part in get_args(annotation) for found in records_in(part)]

@@ -99,13 +99,7 @@ class RecommendationConfig(Record):
                 "target min_gpus needs a synthetic source with one concurrency or one "
                 "rate",
             )
-        if wanted is None:
-            raise problem(
-                "missing_field",
-                "optimization.constraints.min_goodput_rps",
-                "is needed by target min_gpus",
-            )
-        if isinstance(load, RateSearch) and wanted > offered[0]:
+        if wanted and isinstance(load, RateSearch) and wanted > offered[0]:
             raise problem(
                 "goodput_above_rate",
                 "optimization.constraints.min_goodput_rps",

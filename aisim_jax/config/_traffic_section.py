@@ -9,7 +9,6 @@ from ._record import Count, Positive, Record
 from ._traffic_load import (
     ConcurrencyLoad,
     ConcurrencySearch,
-    KvCapacityFractionLoad,
     PredictionLoad,
     Rate,
     RateSearch,
@@ -126,14 +125,6 @@ def _check_load(traffic: TrafficPrediction | TrafficRecommendation) -> None:
     if replays:
         raise problem(
             "synthetic_load", "load.type", "trace_timestamps needs a trace source"
-        )
-    if isinstance(load, KvCapacityFractionLoad) and not isinstance(
-        source, SyntheticSource
-    ):
-        raise problem(
-            "fraction_source",
-            "load.type",
-            f"kv_capacity_fraction needs a synthetic source, got {source.type}",
         )
     if isinstance(load, Rate | RateSearch):
         wanted, other = _units(source)

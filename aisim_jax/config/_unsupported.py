@@ -8,7 +8,7 @@ from typing import Any
 from ._domains import expand
 from ._prediction import PredictionConfig
 from ._recommendation import RecommendationConfig
-from ._traffic_load import AgenticControls
+from ._traffic_load import AgenticControls, KvCapacityFractionLoad
 from ._traffic_source import SyntheticSource, TraceSource
 from ._worker_section import ROLES
 
@@ -31,7 +31,12 @@ def unsupported_features(
     """One sentence per requested feature that is not built; empty = all is simulated."""
     return [
         f"{path}: {what} not simulated yet; remove it."
-        for path, what in (*_traffic(config), *_engine(config), *_workers(config))
+        for path, what in (
+            *_traffic(config),
+            *_engine(config),
+            *_workers(config),
+            *_resources(config),
+        )
     ]
 
 
@@ -41,6 +46,10 @@ def _traffic(config: Any) -> Iterator[tuple[str, str]]:
         yield "traffic.source.images", "image inputs are"
     if isinstance(source, TraceSource) and source.format in UNREAD_FORMATS:
         yield "traffic.source.format", f"traces in format {source.format} are"
+    if isinstance(load, KvCapacityFractionLoad) and not isinstance(
+        source, SyntheticSource
+    ):
+        yield "traffic.load.type", "sessions at a fraction of the KV capacity are"
     if isinstance(load, AgenticControls):
         for name in (name for name in AGENTIC if getattr(load, name)):
             yield f"traffic.load.{name}", "agentic replays are"
@@ -74,3 +83,10 @@ def _workers(config: Any) -> Iterator[tuple[str, str]]:
         for name in CACHE_BLOCKS:
             if getattr(worker.kv_cache, name, None) is not None:
                 yield f"{place}.kv_cache.{name}", "caches beyond GPU blocks are"
+
+
+def _resources(config: Any) -> Iterator[tuple[str, str]]:
+    resources = config.execution.resources
+    for name, field in type(resources).model_fields.items():
+        if getattr(resources, name) != field.default:
+            yield f"execution.resources.{name}", "limits on the process itself are"

@@ -9,7 +9,15 @@ import sys
 from pathlib import Path
 
 
-PATTERNS = ("grid_*", "estimates", "sweep_*", "load_*", "exp_*")
+PATTERNS = (
+    "grid_*",
+    "estimates",
+    "sweep_*",
+    "load_*",
+    "exp_*",
+    "schema_*",
+    "cli_errors",
+)
 
 
 def main(full: Path) -> None:
@@ -20,6 +28,9 @@ def main(full: Path) -> None:
             text = json.dumps(json.loads(source.read_text()), separators=(",", ":"))
             target = folder / f"{source.name}.gz"
             target.write_bytes(gzip.compress(text.encode(), mtime=0))
+    (folder / "configs").mkdir(exist_ok=True)
+    for source in sorted((full / "recommend" / "configs").glob("*.yaml")):
+        (folder / "configs" / source.name).write_text(source.read_text())
 
 
 if __name__ == "__main__":
