@@ -294,7 +294,6 @@ RULES = [
         "evaluation.sla.e2e_ms",
         "mixed_sla",
     ),
-    ({"evaluation.seeds": 3}, "evaluation.seeds", "seeds_without_draw"),
 ]
 
 

@@ -8,7 +8,6 @@ from ._engine_section import EnginePrediction
 from ._evaluation_section import Evaluation, Execution
 from ._problems import problem
 from ._record import Record
-from ._traffic_load import GammaLoad, PoissonLoad
 from ._traffic_section import (
     DEFAULT_TRAFFIC,
     TrafficPrediction,
@@ -32,13 +31,6 @@ class PredictionConfig(Record):
     def _check(self) -> PredictionConfig:
         check_source(self.traffic, (self.engine.mode,))
         check_encoder(self.traffic, self.engine.workers.encoder is not None)
-        if self.evaluation.seeds > 1 and not _draws(self.traffic):
-            raise problem(
-                "seeds_without_draw",
-                "evaluation.seeds",
-                f"is {self.evaluation.seeds}, but nothing in the traffic is drawn, so "
-                "all replays would be equal; use 1, or a poisson or gamma load",
-            )
         return self
 
 
@@ -71,13 +63,3 @@ def check_encoder(
             "engine.workers.encoder",
             "needs traffic.source.images; remove it for text",
         )
-
-
-def _draws(traffic: TrafficPrediction) -> bool:
-    """Whether a seed changes the traffic."""
-    source, load = traffic.source, traffic.load
-    if isinstance(source, SyntheticSource) and source.random_range_ratio < 1:
-        return True
-    if isinstance(source, TraceSource) and source.format == "servegen":
-        return True
-    return isinstance(load, PoissonLoad | GammaLoad)

@@ -77,7 +77,7 @@ class SyntheticSource(Record):
 class SessionShape(Record):
     """What the turns of a session have in common."""
 
-    turns: Annotated[Count, Field(ge=2)] = Field(
+    turns: Annotated[int, Field(strict=True, ge=2)] = Field(
         default=4, description="Turns of a session, 2 or more."
     )
     shared_prefix_ratio: Annotated[Real, Field(ge=0, le=1)] = Field(
