@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from goldens import COMPACT, FULL, load_golden
+from replay_golden import case_names, load_case
 
 
 QUANTITIES = (
@@ -23,15 +22,6 @@ QUANTITIES = (
 )
 BINNED = ("itl_ms", "output_token_throughput_per_user")
 CENTILES = ("median", "p75", "p90", "p95", "p99")
-
-
-def golden_names() -> list[str]:
-    folder = FULL / "replay" if FULL.exists() else COMPACT / "replay"
-    names = {Path(one.name).stem.split(".")[0] for one in folder.glob("*.json*")}
-    trace_names = {Path(one.name).stem for one in folder.glob("*.jsonl")}
-    return sorted(
-        names - trace_names | {n for n in names if (folder / f"{n}.json").exists()}
-    )
 
 
 def columns(golden: dict[str, Any]) -> dict[str, list[Any]]:
@@ -58,7 +48,6 @@ def recorded(golden: dict[str, Any]):
     table = columns(golden)
     figures, resolved = golden["summary"], golden["resolved"]
     size = len(golden["requests"])
-    ttst = numbers(table["ttst_ms"])
     first = numbers(table["first_token_ms"])
     times = passes = None
     if "token_times_ms" in golden:
@@ -66,6 +55,9 @@ def recorded(golden: dict[str, Any]):
         start = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
         flat = np.array([at for row in rows for at in row], float)
         times = TokenTimes(flat, start)
+        second = numbers([row[1] if len(row) > 1 else None for row in rows])
+    else:
+        second = first + numbers(table["ttst_ms"])
     if "passes" in golden:
         log = golden["passes"]
         pools = {"aggregated": 0, "agg": 0, "prefill": 1, "decode": 2}
@@ -106,7 +98,7 @@ def recorded(golden: dict[str, Any]):
         arrival_ms=numbers(table["arrival_ms"]),
         first_admit_ms=numbers(table["first_admit_ms"]),
         first_token_ms=first,
-        second_token_ms=first + ttst,
+        second_token_ms=second,
         last_token_ms=numbers(table["last_token_ms"]),
         terminal_ms=numbers(table["terminal_time_ms"]),
         status=np.array(
@@ -189,8 +181,8 @@ def test_recorded_instants_give_the_recorded_figures(compat: bool) -> None:
     from aisim_jax.replay._metrics import summary
 
     checked = 0
-    for name in golden_names():
-        golden = load_golden(f"replay/{name}.json")
+    for name in case_names():
+        golden = load_case(name)
         if "error" in golden:
             continue
         report = summary(*recorded(golden), bounds=bounds_of(golden), compat=compat)
@@ -231,8 +223,8 @@ def test_request_lines_carry_the_recorded_values() -> None:
     from aisim_jax.replay._request_lines import request_lines
 
     checked = 0
-    for name in golden_names():
-        golden = load_golden(f"replay/{name}.json")
+    for name in case_names():
+        golden = load_case(name)
         if "error" in golden:
             continue
         replayed, workload, deployment = recorded(golden)
@@ -262,9 +254,7 @@ def test_request_lines_carry_the_recorded_values() -> None:
 def test_an_admission_to_the_same_pool_again_is_a_readmission() -> None:
     from aisim_jax.replay._request_lines import request_lines
 
-    replayed, workload, deployment = recorded(
-        load_golden("replay/h05_decode_pressure.json")
-    )
+    replayed, workload, deployment = recorded(load_case("h05_decode_pressure"))
     lines = request_lines(replayed, workload, deployment, [""] * workload.size)
     record = next(r for r in map(json.loads, lines) if r["admission_count"] == 3)
     found = [one["is_readmission"] for one in record["admission_history"]]
@@ -276,8 +266,8 @@ def test_lanes_report_what_the_single_report_says() -> None:
     from aisim_jax.replay._metrics import summary
 
     names = ["a09_poisson", "c01_preempt", "e02_ctx_reject", "h08_3p1d", "k01_sla"]
-    scenarios = [recorded(load_golden(f"replay/{name}.json")) for name in names]
-    bounds = bounds_of(load_golden("replay/k01_sla.json"))
+    scenarios = [recorded(load_case(name)) for name in names]
+    bounds = bounds_of(load_case("k01_sla"))
     lanes = lane_metrics(
         [one[0] for one in scenarios], [one[1:] for one in scenarios], bounds
     )
@@ -291,7 +281,7 @@ def test_a_lane_without_completions_has_no_latency() -> None:
     from aisim_jax.replay import REJECTED
     from aisim_jax.replay._lane_metrics import lane_metrics
 
-    replayed, *scenario = recorded(load_golden("replay/a01_single.json"))
+    replayed, *scenario = recorded(load_case("a01_single"))
     lost = replace(replayed, status=np.full_like(replayed.status, REJECTED))
     lanes = lane_metrics([lost], [tuple(scenario)])
     assert lanes.rejected_requests[0] == 1
@@ -310,7 +300,7 @@ def test_busy_share_is_the_time_in_passes() -> None:
     from aisim_jax.replay._metrics import summary
 
     # Two waves of four, each 10 + 8 * 3 ms, no pause.
-    report = summary(*recorded(load_golden("replay/a02_conc4.json")))
+    report = summary(*recorded(load_case("a02_conc4")))
     assert report["busy_share"]["aggregated"] == pytest.approx(1.0)
 
 

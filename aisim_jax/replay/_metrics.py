@@ -97,7 +97,8 @@ def latencies(replayed: Replayed, samples: Samples, *, compat: bool) -> dict[str
 
 def speeds_per_user(gaps_ms: Float[np.ndarray, " gaps"]) -> Float[np.ndarray, " some"]:
     """Tokens/s that a user sees: 1000 / gap over the gaps that took time."""
-    return 1000.0 / gaps_ms[gaps_ms > 0]
+    took_time = gaps_ms > 0
+    return 1000.0 / (gaps_ms if took_time.all() else gaps_ms[took_time])
 
 
 def _named(figures: Statistics, quantity: str) -> dict[str, float]:
