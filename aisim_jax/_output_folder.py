@@ -37,6 +37,7 @@ def publish(
     stage = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         for name, pieces in files.items():
+            (stage / name).parent.mkdir(parents=True, exist_ok=True)
             with open(stage / name, "w", encoding="utf-8") as stream:
                 stream.writelines(pieces)
         if not folder.exists() or not any(folder.iterdir()):
@@ -49,8 +50,9 @@ def publish(
             for name in sorted(known, key=lambda name: name != main):
                 (folder / name).unlink(missing_ok=True)
             for name in files:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (stage / name).replace(folder / name)
-            stage.rmdir()
+            shutil.rmtree(stage)
     except BaseException:
         shutil.rmtree(stage, ignore_errors=True)
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -37,3 +37,43 @@ def progress(what: str) -> Iterator[None]:
         timer.cancel()
         timer.join()
         display.stop()
+
+
+@contextmanager
+def counted_progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function of (done, total) that shows share, rate and time left on stderr.
+
+    On a terminal only; elsewhere it shows nothing.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    display = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = display.add_task(what, total=None, rate="")
+
+    def tell(done: int, total: int) -> None:
+        speed = display.tasks[0].speed
+        rate = f"{speed:.0f}/s" if speed else ""
+        display.update(task, completed=done, total=total, rate=rate)
+
+    with display:
+        yield tell

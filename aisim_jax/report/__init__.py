@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ._profiles_text import profiles_text as profiles_text
     from ._profiles_text import system_json as system_json
     from ._profiles_text import system_text as system_text
+    from ._recommendation_text import recommendation_text as recommendation_text
     from ._sweep_files import sweep_json as sweep_json
     from ._sweep_files import write_plot as write_plot
     from ._sweep_files import write_sweep as write_sweep
@@ -80,6 +81,7 @@ _HOMES = {
     "system_json": "._profiles_text",
     "system_text": "._profiles_text",
     "check_plot_name": "._plot_name",
+    "recommendation_text": "._recommendation_text",
     "sweep_json": "._sweep_files",
     "write_plot": "._sweep_files",
     "write_sweep": "._sweep_files",
