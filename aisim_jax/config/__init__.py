@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from ._resolve import resolve_prediction as resolve_prediction
     from ._saving import dump_prediction as dump_prediction
     from ._saving import plain as plain
-    from ._saving import plain as plain
     from ._saving import save_prediction as save_prediction
     from ._search_space import ParallelSpace as ParallelSpace
     from ._search_space import parallel_space as parallel_space
@@ -73,7 +72,6 @@ _HOMES = {
     "materialize": "._materialize",
     "parallel_space": "._search_space",
     "pin": "._resolve",
-    "plain": "._saving",
     "plain": "._saving",
     "recommendation_notes": "._recommendation",
     "resolve_prediction": "._resolve",
