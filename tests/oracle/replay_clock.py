@@ -24,6 +24,7 @@ class Worker:
         self.stepping = False
         self.group_pass = 0  # since the worker last drained
         self.next_rank = 0
+        self.servers: list[float] = []  # when each tokenizer is free
         self.stored = self.removed = 0  # cache events of the passes that have ended
 
     @property
@@ -42,8 +43,7 @@ class Clock:
         self.preemptions = self.committed = self.inserted = self.in_flight = 0
         self.events: list[tuple[Any, ...]] = []
         self.arrivals: list[tuple[float, int, Request]] = []
-        self.tokenized: list[tuple[float, int, Request]] = []
-        self.servers = [0.0] * (scenario.tokenizer.workers if scenario.tokenizer else 0)
+        self.tokenized: list[tuple[float, int, Request, Worker]] = []
         self.turns: dict[int, list[Request]] = {}
         for request in scenario.requests:
             self.turns.setdefault(request.session, []).append(request)
@@ -90,23 +90,47 @@ class Clock:
             self._next_session()
 
     def released(self) -> list[Request]:
-        """Requests that reach the schedulers now, through the tokenizer if any."""
+        """Requests that arrive now."""
         out = []
         while self.arrivals and self.arrivals[0][0] <= self.now:
             at, _, request = heapq.heappop(self.arrivals)
             self.records[request.index].arrival_ms = at
             self.in_flight += 1
-            stage = self.scenario.tokenizer
-            if stage is None:
-                out.append(request)
-                continue
-            begin = max(at, heapq.heappop(self.servers))
-            end = begin + stage.service_ms(request.isl)
-            heapq.heappush(self.servers, end)
-            heapq.heappush(self.tokenized, (end, self._number(), request))
-        while self.tokenized and self.tokenized[0][0] <= self.now:
-            out.append(heapq.heappop(self.tokenized)[2])
+            out.append(request)
         return out
+
+    def accept(self, worker: Worker, request: Request) -> None:
+        """Give a request to a worker, which first tokenizes it if there is a stage."""
+        stage = self.scenario.tokenizer
+        if stage is None:
+            self.place(worker, request)
+            return
+        begin = max(self.now, heapq.heappop(worker.servers))
+        end = begin + stage.service_ms(request.isl)
+        heapq.heappush(worker.servers, end)
+        heapq.heappush(self.tokenized, (end, self._number(), request, worker))
+
+    def tokenize(self) -> bool:
+        """Submit what the tokenizers have finished."""
+        done = False
+        while self.tokenized and self.tokenized[0][0] <= self.now:
+            _, _, request, worker = heapq.heappop(self.tokenized)
+            self.place(worker, request)
+            done = True
+        return done
+
+    def place(self, worker: Worker, request: Request) -> None:
+        """Submit to the next rank of the worker."""
+        rank = worker.next_rank % len(worker.ranks)
+        worker.next_rank += 1
+        number = worker.index * len(worker.ranks) + rank
+        record = self.records[request.index]
+        if worker.role == "prefill":
+            record.prefill_worker = number
+        else:
+            record.worker = number
+        self.placed(request.index, worker, worker.ranks[rank])
+        worker.ranks[rank].submit(request)
 
     # ---- events -------------------------------------------------------------------
 
@@ -142,6 +166,8 @@ class Clock:
                 for rank in range(pool.ranks)
             ]
             worker = Worker(ranks, role, stage, index)
+            if self.scenario.tokenizer:
+                worker.servers = [0.0] * self.scenario.tokenizer.workers
             if pool.startup_ms > 0:
                 worker.ready = False
                 self.at(pool.startup_ms, READY, worker, None)
@@ -246,6 +272,9 @@ class Clock:
     def pass_ended(self, worker: Worker, steps: list[Pass]) -> None:
         """Hand-off events of a pass."""
 
+    def placed(self, index: int, worker: Worker, rank: Any) -> None:
+        """A request has been submitted to this rank."""
+
     def transferred(self, worker: Worker, what: Any) -> None:
         """A KV transfer to this worker is complete."""
 
@@ -267,19 +296,7 @@ class Aggregated(Clock):
         for request in arrived:
             worker = self.agg[self.next_worker % len(self.agg)]
             self.next_worker += 1
-            place(worker, request, self.records[request.index])
+            self.accept(worker, request)
+        tokenized = self.tokenize()
         started = [self.drive(worker, self.pool) for worker in self.agg]
-        return bool(arrived) or any(started)
-
-
-def place(worker: Worker, request: Request, record: Record) -> Scheduler:
-    """Submit to the next rank of the worker, which is returned."""
-    rank = worker.next_rank % len(worker.ranks)
-    worker.next_rank += 1
-    number = worker.index * len(worker.ranks) + rank
-    if worker.role == "prefill":
-        record.prefill_worker = number
-    else:
-        record.worker = number
-    worker.ranks[rank].submit(request)
-    return worker.ranks[rank]
+        return bool(arrived) or tokenized or any(started)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from .replay_clock import TRANSFER, Clock, Worker, place
+from .replay_clock import TRANSFER, Clock, Worker
 from .replay_inputs import Scenario
 from .replay_pass import Pass
 
@@ -32,7 +32,7 @@ class Disaggregated(Clock):
         return [*self.prefill, *self.decode]
 
     def advance(self) -> bool:
-        acted = self._act()
+        acted = self._act() | self.tokenize()
         arrived = self.released()
         self.actions += [(self._submit, None, r.index) for r in arrived]
         started = [self.drive(worker, self.prefill_pool) for worker in self.prefill]
@@ -64,8 +64,9 @@ class Disaggregated(Clock):
     def _submit(self, index: int) -> None:
         worker = self.prefill[self.submitted % len(self.prefill)]
         self.submitted += 1
-        record = self.records[index]
-        rank = place(worker, record.request, record)
+        self.accept(worker, self.records[index].request)
+
+    def placed(self, index: int, worker: Worker, rank: Any) -> None:
         self.source[index] = (worker, rank)
 
     def _choose_target(self, index: int) -> None:

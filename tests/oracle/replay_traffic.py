@@ -211,6 +211,7 @@ def synthetic_sessions(
     groups = [draw.u32() * shape["prefix_groups"] >> 32 for _ in arrivals]
 
     def prefix_blocks(isl: int, block_size: int) -> int:
-        return int(isl / block_size * ratio + 0.5)
+        blocks = int(-(-isl // block_size) * ratio + 0.5)
+        return min(blocks, isl // block_size)
 
     return requests, session_history(requests, prefix_blocks, groups.__getitem__)

@@ -64,7 +64,7 @@ class VllmScheduler:
 
     def output_limit(self, request: Request) -> int:
         """Output length granted at submission."""
-        return 1 if self.role == "prefill" and request.osl > 1 else request.osl
+        return 1 if self.role == "prefill" else request.osl
 
     def too_large(self, seq: Sequence) -> bool:
         """Whether a new request can never fit the pool."""
