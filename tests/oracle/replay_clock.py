@@ -43,7 +43,7 @@ class Clock:
         self.preemptions = self.committed = self.inserted = self.in_flight = 0
         self.events: list[tuple[Any, ...]] = []
         self.arrivals: list[tuple[float, int, Request]] = []
-        self.tokenized: list[tuple[float, int, Request, Worker]] = []
+        self.tokenized: list[tuple[Any, ...]] = []
         self.turns: dict[int, list[Request]] = {}
         for request in scenario.requests:
             self.turns.setdefault(request.session, []).append(request)
@@ -99,30 +99,31 @@ class Clock:
             out.append(request)
         return out
 
-    def accept(self, worker: Worker, request: Request) -> None:
+    def accept(self, worker: Worker, request: Request, rank: int | None = None) -> None:
         """Give a request to a worker, which first tokenizes it if there is a stage."""
         stage = self.scenario.tokenizer
         if stage is None:
-            self.place(worker, request)
+            self.place(worker, request, rank)
             return
         begin = max(self.now, heapq.heappop(worker.servers))
         end = begin + stage.service_ms(request.isl)
         heapq.heappush(worker.servers, end)
-        heapq.heappush(self.tokenized, (end, self._number(), request, worker))
+        heapq.heappush(self.tokenized, (end, self._number(), request, worker, rank))
 
     def tokenize(self) -> bool:
         """Submit what the tokenizers have finished."""
         done = False
         while self.tokenized and self.tokenized[0][0] <= self.now:
-            _, _, request, worker = heapq.heappop(self.tokenized)
-            self.place(worker, request)
+            _, _, request, worker, rank = heapq.heappop(self.tokenized)
+            self.place(worker, request, rank)
             done = True
         return done
 
-    def place(self, worker: Worker, request: Request) -> None:
-        """Submit to the next rank of the worker."""
-        rank = worker.next_rank % len(worker.ranks)
-        worker.next_rank += 1
+    def place(self, worker: Worker, request: Request, rank: int | None) -> None:
+        """Submit to this rank, or to the next one of the worker."""
+        if rank is None:
+            rank = worker.next_rank % len(worker.ranks)
+            worker.next_rank += 1
         number = worker.index * len(worker.ranks) + rank
         record = self.records[request.index]
         if worker.role == "prefill":

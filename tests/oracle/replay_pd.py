@@ -62,20 +62,18 @@ class Disaggregated(Clock):
     # ---- actions ------------------------------------------------------------------
 
     def _submit(self, index: int) -> None:
-        worker = self.prefill[self.submitted % len(self.prefill)]
+        worker, rank = next_rank(self.prefill, self.submitted)
         self.submitted += 1
-        self.accept(worker, self.records[index].request)
+        self.accept(worker, self.records[index].request, rank)
 
     def placed(self, index: int, worker: Worker, rank: Any) -> None:
         self.source[index] = (worker, rank)
 
     def _choose_target(self, index: int) -> None:
-        worker = self.decode[self.destined % len(self.decode)]
+        worker, rank = next_rank(self.decode, self.destined)
         self.destined += 1
-        number = worker.next_rank % len(worker.ranks)
-        worker.next_rank += 1
-        self.records[index].worker = worker.index * len(worker.ranks) + number
-        self.target[index] = (worker, worker.ranks[number])
+        self.records[index].worker = worker.index * len(worker.ranks) + rank
+        self.target[index] = (worker, worker.ranks[rank])
         self.actions.append((self._reserve, None, index))
 
     def _reserve(self, index: int) -> None:
@@ -111,3 +109,9 @@ class Disaggregated(Clock):
         _, rank = self.source[index]
         rank.release_source(index)
         self.records[index].source_released_ms = self.now
+
+
+def next_rank(workers: list[Worker], turn: int) -> tuple[Worker, int]:
+    """Round robin over all ranks of a pool, worker by worker."""
+    ranks = len(workers[0].ranks)
+    return workers[turn // ranks % len(workers)], turn % ranks

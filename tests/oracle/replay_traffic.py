@@ -156,22 +156,26 @@ def mooncake(
     sessions: dict[str, int] = {}
     requests: list[Request] = []
     names: list[str] = []
-    last: dict[str, tuple[int, float]] = {}
+    last: dict[str, tuple[int, float | None]] = {}
     for line, row in enumerate(rows):
         name = row.get("session_id", f"request_{line + 1}")
-        turn, before = last.get(name, (-1, 0.0))
-        stamp = (row.get("timestamp", zero) - zero) / speedup
-        delay = row["delay"] / speedup if "delay" in row else stamp - before
-        last[name] = (turn + 1, stamp)
+        turn, before = last.get(name, (-1, None))
+        stamp = (row["timestamp"] - zero) / speedup if "timestamp" in row else None
+        delay = 0.0
+        if turn >= 0 and "delay" in row:
+            delay = row["delay"] / speedup
+        elif stamp is not None and before is not None:
+            delay = stamp - before
+        last[name] = (turn + 1, before if stamp is None else stamp)
         requests.append(
             Request(
                 index=line,
                 isl=row["input_length"],
                 osl=row["output_length"],
-                arrival_ms=stamp,
+                arrival_ms=stamp or 0.0,
                 session=sessions.setdefault(name, len(sessions)),
                 turn=turn + 1,
-                delay_ms=delay if turn >= 0 else 0.0,
+                delay_ms=delay,
             )
         )
         names.append(name)

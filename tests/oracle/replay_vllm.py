@@ -64,7 +64,7 @@ class VllmScheduler:
 
     def output_limit(self, request: Request) -> int:
         """Output length granted at submission."""
-        return 1 if self.role == "prefill" else request.osl
+        return min(request.osl, 1) if self.role == "prefill" else request.osl
 
     def too_large(self, seq: Sequence) -> bool:
         """Whether a new request can never fit the pool."""
@@ -95,7 +95,7 @@ class VllmScheduler:
 
     def match(self, seq: Sequence) -> list[Block]:
         """Cached leading blocks that leave a token to compute if one must come."""
-        last = not self.full_hits and seq.osl > 0
+        last = not self.full_hits and seq.request.osl > 0
         hits = self.leading(seq, seq.length - last)
         if self.engine.acceptance and not self.full_hits and hits:
             hits.pop()
@@ -256,24 +256,33 @@ class VllmScheduler:
         step.decode = (decoding, contexts)
 
     def _finish(self, step, taken) -> None:
-        for seq in list(self.running):
-            if seq.rest:
-                continue
-            index = seq.request.index
+        ready = [seq for seq in self.running if not seq.rest]
+        silent = [seq for seq in ready if not self.remaining(seq)]
+        for seq in silent:
+            self._end(step, seq)
+        for seq in ready:
             left = self.remaining(seq)
-            if self.role == "prefill" and left:
-                self._hold(step, seq)
+            if not left:
                 continue
-            if left:
-                count = self._burst(seq, left)
-                step.tokens.append((index, count))
-                seq.generated += count
-                seq.length += count
-                seq.computed += count - 1
-            if not self.remaining(seq):
-                self.running.remove(seq)
-                self.pool.release(seq.blocks)
-                step.finished.append(index)
+            if self.role == "prefill":
+                self._end(step, seq)
+                continue
+            count = self._burst(seq, left)
+            step.tokens.append((seq.request.index, count))
+            seq.generated += count
+            seq.length += count
+            seq.computed += count - 1
+            if count == left:
+                self._end(step, seq)
+
+    def _end(self, step: Pass, seq: Sequence) -> None:
+        self.running.remove(seq)
+        if self.role == "prefill":
+            self.held[seq.request.index] = seq
+            step.held.append(seq.request.index)
+        else:
+            self.pool.release(seq.blocks)
+            step.finished.append(seq.request.index)
 
     def _burst(self, seq: Sequence, left: int) -> int:
         count = 1
@@ -285,11 +294,6 @@ class VllmScheduler:
         return min(count, left)
 
     # ---- hand-over from prefill to decode -------------------------------------------
-
-    def _hold(self, step: Pass, seq: Sequence) -> None:
-        self.running.remove(seq)
-        self.held[seq.request.index] = seq
-        step.held.append(seq.request.index)
 
     def release_source(self, index: int) -> None:
         """The destination has the KV."""
