@@ -7,5 +7,7 @@ from ._breakdown import OperationPrice as OperationPrice
 from ._components import HardwareSurface as HardwareSurface
 from ._components import hardware_rates as hardware_rates
 from ._components import hardware_surface as hardware_surface
+from ._hold_region import decode_surface as decode_surface
+from ._hold_region import prefill_surface as prefill_surface
 from ._op_level import OpLevelModel as OpLevelModel
 from ._surface import OpLevelSurface as OpLevelSurface

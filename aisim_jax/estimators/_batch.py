@@ -32,6 +32,7 @@ from ..systems import PerfTables
 from ._buckets import power_of_two
 from ._compile import CompiledLane, compile_lanes
 from ._evaluation import FEW, FEW_CHUNK, MANY_CHUNK, run_chunks
+from ._grid_range import inner_range
 from ._hold_cells import BATCH_OCTAVES, SEQUENCE_OCTAVES, stack_cells
 from ._scalar import ScalarSteps
 from ._stack import TableWidths, phase_attention, stack_lanes
@@ -102,7 +103,7 @@ class OpLevelBatch:
         """The arrays as a pytree module; use it inside `aisim_jax.precision()`.
 
         Beyond the measured grid it answers where an earlier batched call, or
-        `tabulate_hold`, has been; elsewhere NaN.
+        `tabulate`, has been; elsewhere NaN.
         """
         options = self._options._replace(hold=hold, near=self._widest())
         return OpLevelSurface(self._stack, options)
@@ -161,7 +162,7 @@ class OpLevelBatch:
             lane,
             rows,
             kv_len,
-            lambda i: self._scalar(int(lane[i])).decode_ms(
+            lambda i: self.scalar(int(lane[i])).decode_ms(
                 int(rows[i]), int(kv_len[i])
             ),
         )
@@ -204,27 +205,10 @@ class OpLevelBatch:
     def _decode_limits(self) -> tuple[np.ndarray, np.ndarray]:
         """KV lengths [lanes, rows] between which the decode grid answers."""
         if self._limits is None:
-            grid = self.host.generation
             rows = np.arange(self.widths.generation, dtype=np.float64)
-            position = np.searchsorted(grid.outer, rows)
-            last = grid.outer.size - 1
-            exact = grid.outer[np.minimum(position, last)] == rows
-            start = np.where(exact, position, position - 1)
-            low = np.full((grid.cuts.size, rows.size), np.inf)
-            high = np.full((grid.cuts.size, rows.size), -np.inf)
-            lanes = np.arange(grid.cuts.size)[:, None]
-            for cut in range(2):
-                below = grid.previous[:, cut][:, np.maximum(start, 0)]
-                above = grid.following[:, cut][:, np.minimum(position, last)]
-                known = (start >= 0) & (below >= 0) & (above <= last)
-                known &= grid.cuts[:, None] > cut
-                for row in (below, np.minimum(above, last)):
-                    low = np.where(
-                        known, np.minimum(low, grid.low[lanes, cut, row]), low
-                    )
-                    high = np.where(
-                        known, np.maximum(high, grid.high[lanes, cut, row]), high
-                    )
+            grid = self.host.generation
+            found = [inner_range(grid, lane, rows) for lane in range(grid.cuts.size)]
+            low, high = (np.stack(part) for part in zip(*found, strict=True))
             self._limits = low, high
         return self._limits
 
@@ -239,7 +223,7 @@ class OpLevelBatch:
 
         def scalar(i):
             counts = (int(batch[i]), int(isl[i]), int(prefix[i]))
-            return self._scalar(int(lane[i])).prefill_ms(*counts)
+            return self.scalar(int(lane[i])).prefill_ms(*counts)
 
         counts = [batch, isl, prefix]
         alive = self._alive[0]
@@ -262,7 +246,7 @@ class OpLevelBatch:
 
         def scalar(i):
             one = MixedWork(*(float(field[i]) for field in work))
-            return sum(self._scalar(int(lane[i])).mixed_parts_ms(one))
+            return sum(self.scalar(int(lane[i])).mixed_parts_ms(one))
 
         alive = self._alive[0]
         out = self._evaluate(kernels.mixed_ms, lane, list(work), beyond, alive)
@@ -317,6 +301,20 @@ class OpLevelBatch:
     def _fill_generation(self, lane, rows, kv_len) -> None:
         lengths = decode_lengths(np, kv_len) if self._options.averaging else []
         self._fill(1, lane, [(rows, length) for length in [*lengths, kv_len]])
+
+    def tabulate(
+        self,
+        phase: int,
+        lane: Int[np.ndarray, " n"],
+        outer: Float[np.ndarray, " n"],
+        inner: Float[np.ndarray, " n"],
+    ) -> None:
+        """Make the surface answer in the hold cells of these points.
+
+        phase 0 (prefill): outer is the whole length, inner the requests; phase 1
+        (decode): outer is the query rows, inner a KV length.
+        """
+        self._fill(phase, lane, [(outer, inner)])
 
     def _fill(self, phase: int, lane, points) -> None:
         """Tabulate the hold cells of (outer, inner) grid coordinates."""
@@ -423,7 +421,8 @@ class OpLevelBatch:
             out[i] = scalar(int(i))
         return out
 
-    def _scalar(self, lane: int) -> ScalarSteps:
+    def scalar(self, lane: int) -> ScalarSteps:
+        """One question at a time, without dispatch, within the current token tables."""
         if lane not in self._scalars:
             self._scalars[lane] = ScalarSteps(
                 self.host, self.phases, lane, analytic=self.pricer.analytic

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..kernels.replay import Steps
+from ._op_level_prices import OpLevelPrices
 
 
 Policy = Literal["vllm", "trtllm", "sglang"]
@@ -16,8 +17,10 @@ class Role:
     """The workers of one role; limits hold per rank. Tokens, blocks, ms.
 
     ranks: attention data parallelism, ranks of a worker step together. max_model_len:
-    None where the engine has no limit. steps: prices of one rank's pass. acceptance:
-    conditional acceptance rate of each draft token, () without speculation.
+    None where the engine has no limit. steps: prices of one rank's pass. prices: where
+    `with_prices` takes the steps from once the workload is known, None where they are
+    final. acceptance: conditional acceptance rate of each draft token, () without
+    speculation.
     """
 
     workers: int
@@ -37,6 +40,7 @@ class Role:
     acceptance: tuple[float, ...] = ()
     speculation_seed: int = 42
     gpus_per_worker: int = 1
+    prices: OpLevelPrices | None = None
 
 
 @dataclass(frozen=True)
