@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ._search_space import parallel_space as parallel_space
     from ._search_space import search_domains as search_domains
     from ._unsupported import unsupported_features as unsupported_features
+    from ._worker_section import WorkerPrediction as WorkerPrediction
 
 
 _HOMES = {
@@ -62,6 +63,7 @@ _HOMES = {
     "ParallelSpace": "._search_space",
     "PredictionConfig": "._prediction",
     "RecommendationConfig": "._recommendation",
+    "WorkerPrediction": "._worker_section",
     "apply_overrides": "._overrides",
     "dump_prediction": "._saving",
     "expand": "._domains",

@@ -10,4 +10,5 @@ from ._components import hardware_surface as hardware_surface
 from ._hold_region import decode_surface as decode_surface
 from ._hold_region import prefill_surface as prefill_surface
 from ._op_level import OpLevelModel as OpLevelModel
+from ._op_level import config_layout as config_layout
 from ._surface import OpLevelSurface as OpLevelSurface

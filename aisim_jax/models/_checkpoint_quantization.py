@@ -41,6 +41,7 @@ class CheckpointQuantization:
     excluded: module patterns that stay in bfloat16
     block_width: edge of the tiles that share a scale in fp8_block weights
     unknown: name of an algorithm that no rule covers, "" otherwise
+    names_cache: whether the files say what the cache holds
     """
 
     gemm: str = "bfloat16"
@@ -50,6 +51,7 @@ class CheckpointQuantization:
     excluded: tuple[str, ...] = ()
     block_width: int = 128
     unknown: str = ""
+    names_cache: bool = False
 
     def excludes(self, projection: str) -> bool:
         """Whether attention projection "q", "kv" or "o" stays in bfloat16.
@@ -101,7 +103,8 @@ def infer_quantization(
             ]
         )
     )
-    kv, fmha, unknown_cache = _cache_modes(algorithm, declared, modelopt)
+    cache = _cache_entry(declared, modelopt)
+    kv, fmha, unknown_cache = _cache_modes(algorithm, cache)
     block = _block_size(declared, modelopt)
     return CheckpointQuantization(
         gemm=gemm,
@@ -111,6 +114,7 @@ def infer_quantization(
         excluded=excluded,
         block_width=block[0] if block else 128,
         unknown=unknown or unknown_cache,
+        names_cache=cache != "",
     )
 
 
@@ -223,20 +227,22 @@ def _routed_expert(path: str) -> bool:
     return "experts" in path and "shared_expert" not in path
 
 
-def _cache_modes(
-    algorithm: str, declared: Mapping[str, Any], modelopt: Mapping[str, Any]
-) -> tuple[str, str, str]:
-    """(cache mode, prefill attention mode, name of an unknown cache type or "").
-
-    Attention runs in fp8 where a quantised checkpoint keeps an fp8 cache.
-    """
+def _cache_entry(declared: Mapping[str, Any], modelopt: Mapping[str, Any]) -> str:
+    """What the files call the type of the cache, "" where they say nothing."""
     entry = (
         modelopt.get("kv_cache_quant_algo") or declared.get("kv_cache_quant_algo") or ""
     )
     scheme = declared.get("kv_cache_scheme")
     if not entry and isinstance(scheme, Mapping) and scheme.get("type") == "float":
         entry = "fp8"
-    entry = str(entry).lower()
+    return str(entry).lower()
+
+
+def _cache_modes(algorithm: str, entry: str) -> tuple[str, str, str]:
+    """(cache mode, prefill attention mode, name of an unknown cache type or "").
+
+    Attention runs in fp8 where a quantised checkpoint keeps an fp8 cache.
+    """
     if entry in ("", "bfloat16") and algorithm in _FP8_CACHE_ALGORITHMS:
         entry = "fp8"
     if entry == "fp8":

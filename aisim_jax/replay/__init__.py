@@ -14,6 +14,11 @@ from ._outcome import REJECTED as REJECTED
 from ._outcome import UNFINISHED as UNFINISHED
 from ._outcome import Replayed as Replayed
 from ._prediction import Prediction as Prediction
+from ._prices import with_prices as with_prices
 from ._refusals import restored as restored
 from ._refusals import without as without
+from ._resolve import resolve_deployment as resolve_deployment
+from ._resolve import resolve_deployments as resolve_deployments
+from ._resolved import Resolved as Resolved
+from ._resolved import ResolvedRole as ResolvedRole
 from ._samples import token_gaps_ms as token_gaps_ms
