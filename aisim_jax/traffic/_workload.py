@@ -43,6 +43,7 @@ class Workload:
     max_virtual_time_ms: float | None = None
     tokenizer: Tokenizer | None = None
     session_names: tuple[str, ...] | None = None  # None: session_0, session_1, ...
+    notes: tuple[str, ...] = ()  # what a person should know about these requests
 
     @property
     def size(self) -> int:
