@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ def plain(record: Record) -> dict[str, Any]:
     left out while it holds its default.
     """
     written: dict[str, Any] = {}
-    for name, field in type(record).model_fields.items():
+    for name in type(record).model_fields:
         value = getattr(record, name)
-        default = field.get_default(call_default_factory=True)
+        default = _default(type(record), name)
         if value is None or (name in record.omitted and value == default):
             continue
         item = _item(value)
@@ -34,6 +35,12 @@ def plain(record: Record) -> dict[str, Any]:
     if "type" in written:
         return {"type": written.pop("type"), **written}
     return written
+
+
+@cache
+def _default(kind: type[Record], name: str) -> Any:
+    """The default of a field; making one is a deep copy."""
+    return kind.model_fields[name].get_default(call_default_factory=True)
 
 
 def _item(value: Any) -> Any:
