@@ -46,6 +46,7 @@ def draw_workload(rng):
 
 def draw_role(rng, workload, **changes):
     import jax.numpy as jnp
+
     from aisim_jax import precision
     from aisim_jax.kernels.replay import FixedSteps
     from aisim_jax.replay import Role

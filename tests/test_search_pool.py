@@ -51,7 +51,13 @@ def test_replicas_fill_the_budget():
         by_worker.setdefault(shape.layout.tp, []).append(shape.replicas)
     assert by_worker == {1: [*range(1, 9)], 2: [1, 2, 3, 4], 4: [1, 2], 8: [1]}
     given = shapes_within(layouts("vllm", has_experts=False), 8, (2, 4))
-    assert {(s.layout.tp, s.replicas) for s in given} == {(1, 2), (1, 4), (2, 2), (2, 4), (4, 2)}
+    assert {(s.layout.tp, s.replicas) for s in given} == {
+        (1, 2),
+        (1, 4),
+        (2, 2),
+        (2, 4),
+        (4, 2),
+    }
 
 
 def test_free_sizes_take_every_consistent_combination():

@@ -58,7 +58,7 @@ def branch_pool(
     return candidates, _grouped(dropped)
 
 
-def _anchor(branch: Branch) -> str:
+def _anchor(branch: Branch) -> Duty:
     """The role whose cache a relative load fills."""
     return "aggregated" if branch.mode == "aggregated" else "decode"
 
@@ -120,9 +120,10 @@ class _Builder:
         self._sides = sides
         self._least, self._most = gpus
         self._workloads: dict[tuple[Any, int], Workload] = {}
-        self._transfer = (
-            transfers(template, sides) if branch.mode == "disaggregated" else None
-        )
+        self._transfer = None
+        if branch.mode == "disaggregated":
+            own = (sides["prefill"].usable, sides["decode"].usable)
+            self._transfer = transfers(template, *own)
 
     def under(self, load: Load, anchors: Iterable[Side]) -> list[Candidate]:
         """Candidates under one load."""
@@ -189,7 +190,9 @@ class _Builder:
                 transfer=transfer,
             ),
             prediction=written,
-            provenance=dict(last.resolved.provenance),
+            provenance={
+                role: own.first.resolved.provenance[role] for role, own in roles.items()
+            },
             text=compact(written),
         )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple
 
-from aisim_jax._errors import AisimError
-from aisim_jax.config import RecommendationConfig, expand
+from aisim_jax._errors import AisimError, UnsupportedError
+from aisim_jax.config import RecommendationConfig, expand, unsupported_features
 from aisim_jax.models import load_model
 from aisim_jax.systems import resolve_version
 
@@ -32,6 +32,9 @@ def build_pool(config: RecommendationConfig) -> Pool:
 
     An engine without data drops its branch; when no branch is left its error is raised.
     """
+    refused = unsupported_features(config)
+    if refused:
+        raise UnsupportedError(refused[0])
     candidates: list[Candidate] = []
     dropped: list[Dropped] = []
     errors: list[AisimError] = []

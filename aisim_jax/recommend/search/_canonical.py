@@ -10,10 +10,8 @@ from typing import Any
 
 
 def compact(value: Any) -> str:
-    """Canonical JSON: sorted keys, no spaces; numbers without a value are null."""
-    return json.dumps(
-        finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False
-    )
+    """Canonical JSON: sorted keys, no spaces; every number has a value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def fingerprint(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,7 @@ def recommendation_record(
 
 def counts(answer: Recommendation) -> dict[str, int]:
     """Replayed candidates by status; dropped ones are counted under `dropped`."""
-    found = dict.fromkeys(STATUSES, 0)
+    found: dict[str, int] = dict.fromkeys(STATUSES, 0)
     for one in answer.outcomes:
         found[one.verdict.status] += 1
     return {
@@ -191,7 +191,7 @@ def recommendation_csv(answer: Recommendation) -> str:
                 SCHEMA_VERSION,
                 *(row[name] for name in COLUMNS[1:7]),
                 *("", "", ""),
-                *(compact(row[name.removesuffix("_json")]) for name in COLUMNS[10:15]),
+                *(compact(finite(row[name.removesuffix("_json")])) for name in COLUMNS[10:15]),
                 outcome.feasible and answer.front is None,
                 place in front,
             ]
@@ -236,7 +236,7 @@ def write_recommendation(
     """Write all result files; those of an earlier search are replaced."""
     question = plain(config)
     chosen = answer.chosen
-    files = {
+    files: dict[str, Iterable[str]] = {
         name: (prediction_yaml(outcome.candidate),)
         for name, outcome in zip(yaml_names(chosen), chosen, strict=True)
     }

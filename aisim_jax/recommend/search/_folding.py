@@ -73,12 +73,15 @@ def behaviour(deployment: Deployment, workload: Workload, facts: Extremes) -> Ha
     )
 
 
-def role_behaviour(role: Role, policy: str, duty: Duty, facts: Extremes) -> Hashable:
+def role_behaviour(
+    role: Role, policy: str, duty: Duty, facts: Extremes
+) -> tuple[tuple[str, Hashable], ...]:
     """A role with every limit that can never bind replaced by one mark."""
     same: dict[str, Hashable] = {
         field.name: getattr(role, field.name) for field in fields(role)
     }
-    same["steps"] = _prices(role.steps)
+    # Tables of a layout are built once the workload is known: the layout decides.
+    same["steps"] = _prices(role.steps) if role.prices is None else None
     held = facts.on_one_rank(role)
     roomy = _pool_never_fills(role, policy, duty, facts)
     if roomy:

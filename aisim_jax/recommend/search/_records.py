@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from aisim_jax._backends import Backend
 from aisim_jax.replay import Deployment
 from aisim_jax.traffic import Workload
 
@@ -32,7 +33,7 @@ class Branch(NamedTuple):
     """What a search chooses first."""
 
     mode: str
-    backend: str
+    backend: Backend
     version: str
 
 

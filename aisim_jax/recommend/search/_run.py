@@ -213,7 +213,7 @@ def _notes(config: RecommendationConfig, plan: Plan, search: _Search) -> list[st
     """What the reader should know about how the search went."""
     notes = []
     optimizer = config.optimizer
-    number = len(pool.candidates)
+    number = len(plan.pool.candidates)
     if optimizer.algorithm != "exhaustive":
         notes.append(
             f"optimizer.algorithm {optimizer.algorithm} is not needed: candidates are "

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from aisim_jax._errors import AisimError, InvalidInputError, NoKvBudgetError
-from aisim_jax.config import PredictionConfig
-from aisim_jax.replay import Resolved, Role, Transfer, resolve_deployment
+from aisim_jax.replay import Resolved, Role, Transfer, resolve_deployments
 
 from ._materialize import Template
 from ._pool import Shape
@@ -66,19 +65,27 @@ def _partners(template: Template, space: BranchSpace) -> dict[str, RoleSetting]:
     The widest workers leave the most memory: they are tried first.
     """
     widest = {
-        role: sorted(
-            {_single(one) for one in _settings(own)},
-            key=lambda one: (-one.shape.gpus, one),
-        )
+        role: sorted(_singles(own), key=lambda one: (-one.shape.gpus, one))
         for role, own in space.roles.items()
     }
     if len(widest) == 1 or not all(widest.values()):
         return {}
-    for pair in zip(*widest.values(), strict=False):
-        chosen = dict(zip(widest, pair, strict=True))
-        if isinstance(_resolved(template.prediction(chosen)), Resolved):
-            return chosen
-    return {role: settings[0] for role, settings in widest.items()}
+    choices = [
+        dict(zip(widest, pair, strict=True))
+        for pair in zip(*widest.values(), strict=False)
+    ]
+    found = resolve_deployments([template.prediction(one) for one in choices])
+    usable = (
+        choice
+        for choice, one in zip(choices, found, strict=True)
+        if isinstance(one, Resolved)
+    )
+    return next(usable, choices[0])
+
+
+def _singles(space: RoleSpace) -> list[RoleSetting]:
+    """One replica of every layout with every choice of limits."""
+    return list(dict.fromkeys(_single(one) for one in _settings(space)))
 
 
 def _resolve_role(
@@ -89,62 +96,53 @@ def _resolve_role(
     partners: Mapping[str, RoleSetting],
     context_tokens: int,
 ) -> Sides:
+    singles = _singles(space)
+    found = resolve_deployments(
+        [template.prediction({**partners, role: one}) for one in singles]
+    )
+    known = dict(zip(singles, found, strict=True))
     usable: list[Side] = []
-    dropped: list[Dropped] = [
-        Dropped(
-            "infeasible",
-            "gpu_budget",
-            f"{shape.gpus} GPUs exceed optimization.constraints.max_candidate_gpus",
-            branch,
-            role,
-            shape,
-            1,
-        )
+    dropped = [
+        _above_budget(branch, role, shape)
         for shape, _ in itertools.product(space.above_budget, space.knobs)
     ]
-    known: dict[RoleSetting, Resolved | AisimError] = {}
     for setting in _settings(space):
-        single = _single(setting)
-        if single not in known:
-            roles = {**partners, role: single}
-            known[single] = _resolved(template.prediction(roles))
-        found = known[single]
-        if isinstance(found, AisimError):
-            dropped.append(_refused(found, branch, role, setting.shape))
+        resolved = known[_single(setting)]
+        if isinstance(resolved, AisimError):
+            dropped.append(_refused(resolved, branch, role, setting.shape))
             continue
-        deployment = found.deployment
+        deployment = resolved.deployment
         own = deployment.prefill if role == "prefill" else deployment.decode
         assert own is not None
         held = own.num_blocks * own.block_size
+        # A pool of a given size is meant as it is.
         if setting.knobs.memory_fraction is not None and held <= context_tokens:
-            sentence = (
-                f"the KV cache of a rank holds {held:,} tokens, not one context of "
-                f"{context_tokens:,}; use more GPUs per worker or a smaller "
-                "engine.context_length"
-            )
             dropped.append(
-                Dropped(
-                    "infeasible",
-                    "kv_capacity",
-                    sentence,
-                    branch,
-                    role,
-                    setting.shape,
-                    1,
-                )
+                _too_small(branch, role, setting.shape, held, context_tokens)
             )
             continue
-        usable.append(
-            Side(setting, replace(own, workers=setting.shape.replicas), found)
-        )
+        workers = replace(own, workers=setting.shape.replicas)
+        usable.append(Side(setting, workers, resolved))
     return Sides(tuple(usable), tuple(dropped))
 
 
-def _resolved(config: PredictionConfig) -> Resolved | AisimError:
-    try:
-        return resolve_deployment(config)
-    except AisimError as error:
-        return error
+def _above_budget(branch: Branch, role: str, shape: Shape) -> Dropped:
+    sentence = (
+        f"{shape.gpus} GPUs exceed optimization.constraints.max_candidate_gpus, the "
+        "least of the other role taken off; raise it or list a smaller shape"
+    )
+    return Dropped("infeasible", "gpu_budget", sentence, branch, role, shape, 1)
+
+
+def _too_small(
+    branch: Branch, role: str, shape: Shape, held_tokens: int, context_tokens: int
+) -> Dropped:
+    sentence = (
+        f"the KV cache of a rank holds {held_tokens:,} tokens, not more than one context "
+        f"of {context_tokens:,}; use more GPUs per worker or a smaller "
+        "engine.context_length"
+    )
+    return Dropped("infeasible", "kv_capacity", sentence, branch, role, shape, 1)
 
 
 def _refused(error: AisimError, branch: Branch, role: str, shape: Shape) -> Dropped:
@@ -158,17 +156,28 @@ def _refused(error: AisimError, branch: Branch, role: str, shape: Shape) -> Drop
 
 
 def transfers(
-    template: Template, sides: Mapping[str, Sides]
+    template: Template, prefill: Sequence[Side], decode: Sequence[Side]
 ) -> Callable[[Side, Side], Transfer]:
     """The hand-over between two roles; it may depend on both layouts."""
-    known: dict[tuple[object, object], Transfer] = {}
+    firsts = [_first_of_layouts(sides) for sides in (prefill, decode)]
+    pairs = list(itertools.product(*firsts))
+    found = resolve_deployments(
+        [
+            template.prediction({"prefill": one.setting, "decode": other.setting})
+            for one, other in pairs
+        ]
+    )
+    known = {
+        tuple(side.setting.shape.layout for side in pair): one.deployment.transfer
+        for pair, one in zip(pairs, found, strict=True)
+        if isinstance(one, Resolved)
+    }
 
-    def transfer(prefill: Side, decode: Side) -> Transfer:
-        key = (prefill.setting.shape.layout, decode.setting.shape.layout)
-        if key not in known:
-            pair = {"prefill": prefill.setting, "decode": decode.setting}
-            config = template.prediction(pair)
-            known[key] = resolve_deployment(config).deployment.transfer
-        return known[key]
+    def transfer(one: Side, other: Side) -> Transfer:
+        return known[one.setting.shape.layout, other.setting.shape.layout]
 
     return transfer
+
+
+def _first_of_layouts(sides: Iterable[Side]) -> list[Side]:
+    return list({side.setting.shape.layout: side for side in sides}.values())

@@ -12,7 +12,7 @@ from typing import IO, Any
 from aisim_jax._atomic import write_file
 from aisim_jax._errors import InvalidInputError
 
-from ._canonical import compact
+from ._canonical import compact, finite
 from ._records import Candidate
 
 
@@ -60,7 +60,7 @@ class Journal:
     def add(self, found: Iterable[tuple[Candidate, Mapping[str, Any]]]) -> None:
         """Append a batch; it is on disk when this returns."""
         for candidate, metrics in found:
-            line = {"candidate": _key(candidate), "metrics": metrics}
+            line = {"candidate": _key(candidate), "metrics": finite(metrics)}
             self._stream.write(compact(line) + "\n")
         self._stream.flush()
         os.fsync(self._stream.fileno())
