@@ -76,8 +76,8 @@ def recommend(
             check_output_folder(output_dir, overwrite=overwrite or resume)
         enable_compile_cache()
         if dry_run:
-            return _count(loaded, format)
-        return _search(loaded, output_dir, resume=resume, format=format)
+            return _count(loaded, config.parent, format)
+        return _search(loaded, config.parent, output_dir, resume=resume, format=format)
     except AisimError as error:
         if format is options.PlainFormat.json:
             sentence = " ".join(str(error).split())
@@ -85,11 +85,13 @@ def recommend(
         raise
 
 
-def _count(config: RecommendationConfig, format: options.PlainFormat) -> int:
+def _count(
+    config: RecommendationConfig, beside: Path, format: options.PlainFormat
+) -> int:
     with progress("enumerating candidates"):
         from aisim_jax.recommend.search import plan_record, plan_search
 
-        record = plan_record(plan_search(config))
+        record = plan_record(plan_search(config, beside))
     if format is options.PlainFormat.json:
         print_text(json.dumps(record))
     else:
@@ -103,6 +105,7 @@ def _count(config: RecommendationConfig, format: options.PlainFormat) -> int:
 
 def _search(
     config: RecommendationConfig,
+    beside: Path,
     folder: Path,
     *,
     resume: bool,
@@ -112,7 +115,9 @@ def _search(
         from aisim_jax.recommend.search import recommend as search
         from aisim_jax.recommend.search import write_recommendation
 
-        answer = search(config, folder=folder, resume=resume, progress=tell)
+        answer = search(
+            config, folder=folder, resume=resume, progress=tell, beside=beside
+        )
     written = write_recommendation(answer, config, folder)
     _show(answer, folder, format)
     print(f"Wrote {written[-1]}", file=sys.stderr)

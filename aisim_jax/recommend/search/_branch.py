@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from aisim_jax._errors import InvalidInputError
@@ -32,13 +33,14 @@ def branch_pool(
     context_tokens: int,
     *,
     has_experts: bool,
+    beside: Path | None,
 ) -> tuple[list[Candidate], list[Dropped]]:
     """Distinct candidates of a branch, and the groups that were dropped.
 
     context_tokens: what one rank's cache must hold, and more.
     """
     space = branch_space(config, branch, has_experts=has_experts)
-    template = Template(config, branch, space, context_tokens)
+    template = Template(config, branch, space, context_tokens, beside)
     sides = resolve_sides(template, branch, space, context_tokens)
     limits = config.optimization.constraints
     builder = _Builder(
@@ -46,6 +48,7 @@ def branch_pool(
         branch,
         sides,
         (limits.min_candidate_gpus or 1, limits.max_candidate_gpus),
+        beside,
     )
     dropped = builder.lost_settings(len(space.loads))
     candidates: list[Candidate] = []
@@ -114,11 +117,13 @@ class _Builder:
         branch: Branch,
         sides: Mapping[str, Sides],
         gpus: tuple[int, int],
+        beside: Path | None,
     ) -> None:
         self._template = template
         self._branch = branch
         self._sides = sides
         self._least, self._most = gpus
+        self._beside = beside
         self._workloads: dict[tuple[Any, int], Workload] = {}
         self._transfer = None
         if branch.mode == "disaggregated":
@@ -161,7 +166,7 @@ class _Builder:
         key = (load.value, side.role.block_size)
         if key not in self._workloads:
             config = self._template.prediction({role: side.setting}, load.value)
-            self._workloads[key] = build_workload(config, side.resolved)
+            self._workloads[key] = build_workload(config, side.resolved, self._beside)
         return self._workloads[key]
 
     def _candidate(self, load: Load, roles: dict[str, _Class]) -> Candidate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import NamedTuple
 
 from aisim_jax._errors import AisimError, UnsupportedError
@@ -27,10 +28,11 @@ class Pool(NamedTuple):
         return kept + sum(one.candidates for one in self.dropped)
 
 
-def build_pool(config: RecommendationConfig) -> Pool:
+def build_pool(config: RecommendationConfig, beside: Path | None = None) -> Pool:
     """Enumerate every branch.
 
     An engine without data drops its branch; when no branch is left its error is raised.
+    beside: where trace files are looked for after the working directory.
     """
     refused = unsupported_features(config)
     if refused:
@@ -51,7 +53,11 @@ def build_pool(config: RecommendationConfig) -> Pool:
         try:
             branch = branch._replace(version=_version(config, branch.backend))
             found, lost = branch_pool(
-                config, branch, context_tokens, has_experts=spec.is_moe
+                config,
+                branch,
+                context_tokens,
+                has_experts=spec.is_moe,
+                beside=beside,
             )
         except AisimError as error:
             errors.append(error)

@@ -191,7 +191,10 @@ def recommendation_csv(answer: Recommendation) -> str:
                 SCHEMA_VERSION,
                 *(row[name] for name in COLUMNS[1:7]),
                 *("", "", ""),
-                *(compact(finite(row[name.removesuffix("_json")])) for name in COLUMNS[10:15]),
+                *(
+                    compact(finite(row[name.removesuffix("_json")]))
+                    for name in COLUMNS[10:15]
+                ),
                 outcome.feasible and answer.front is None,
                 place in front,
             ]

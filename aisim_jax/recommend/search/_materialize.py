@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from aisim_jax.config import (
     PredictionConfig,
     RecommendationConfig,
+    locate_traces,
     materialize,
     pin,
     resolve_prediction,
@@ -26,8 +28,9 @@ class Template:
         branch: Branch,
         space: BranchSpace,
         context_length: int,
+        beside: Path | None,
     ) -> None:
-        """context_length: tokens, what `max` means."""
+        """context_length: tokens, what `max` means. beside: the folder of traces."""
         choices: dict[str, Any] = {
             "engine.mode": branch.mode,
             "engine.backend": branch.backend,
@@ -48,7 +51,7 @@ class Template:
         # A relative stop depends on the load: it is resolved once the load is set.
         self._stop = config.traffic.stop
         base = materialize(config, choices)
-        self._base = pin(base, branch.version, context_length)
+        self._base = _with_traces(pin(base, branch.version, context_length), beside)
 
     def prediction(
         self, roles: Mapping[str, RoleSetting], load: float | None = None
@@ -70,6 +73,21 @@ class Template:
                 update={"load": changed, "stop": self._stop}
             )
         return resolve_prediction(self._base.model_copy(update=update))
+
+
+def _with_traces(config: PredictionConfig, beside: Path | None) -> PredictionConfig:
+    """Traces that lie beside the configuration are named in full: the copy moves."""
+    source = config.traffic.source
+    if source.type != "trace" or beside is None:
+        return config
+    found = locate_traces(source.paths, beside)
+    paths = tuple(
+        given if path == Path(given).expanduser() else str(path.absolute())
+        for given, path in zip(source.paths, found, strict=True)
+    )
+    source = source.model_copy(update={"paths": paths})
+    traffic = config.traffic.model_copy(update={"source": source})
+    return config.model_copy(update={"traffic": traffic})
 
 
 def _set_worker(worker: Any, setting: RoleSetting) -> Any:

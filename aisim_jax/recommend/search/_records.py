@@ -9,6 +9,7 @@ from aisim_jax._backends import Backend
 from aisim_jax.replay import Deployment
 from aisim_jax.traffic import Workload
 
+from ._canonical import compact, finite
 from ._pool import Shape
 from ._score import Goal, Verdict
 
@@ -75,6 +76,22 @@ class Outcome:
         """Whether it is an answer."""
         return self.verdict.status == "feasible"
 
+    @property
+    def limits(self) -> tuple[tuple[int, int], ...]:
+        """Scheduler limits of every role."""
+        return tuple(setting.knobs[:2] for setting in self.candidate.roles.values())
+
+    @property
+    def but_for_limits(self) -> tuple[object, ...]:
+        """Everything but the scheduler limits, and the figures."""
+        one = self.candidate
+        return (
+            one.branch,
+            tuple((role, s.shape, s.knobs[2:]) for role, s in one.roles.items()),
+            id(one.workload),
+            compact(finite(self.metrics)),
+        )
+
 
 class Dropped(NamedTuple):
     """Candidates that were not replayed, for one reason."""
@@ -130,7 +147,16 @@ class Recommendation:
 
     @property
     def chosen(self) -> tuple[Outcome, ...]:
-        """What is recommended: the trade-off curve, or every answer in rank order."""
-        if self.front is None:
-            return self.feasible
-        return tuple(self.outcomes[place] for place in self.front)
+        """What is recommended: the trade-off curve, or every answer in rank order.
+
+        Of answers that differ in scheduler limits alone and have the same figures, the
+        one with the lowest limits.
+        """
+        places = range(len(self.feasible)) if self.front is None else self.front
+        groups: dict[object, Outcome] = {}
+        for place in places:
+            one = self.outcomes[place]
+            key = one.but_for_limits
+            if key not in groups or one.limits < groups[key].limits:
+                groups[key] = one
+        return tuple(groups.values())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aisim_jax._errors import AisimError
+from aisim_jax._errors import AisimError, MissingPerfDataError
 from aisim_jax.replay import (
     COMPLETED,
     UNFINISHED,
@@ -100,7 +100,9 @@ def _answers(
         answers = replay_scenarios(given, log=log)
     except AisimError as error:
         if len(batch) == 1:
-            verdict = Verdict("unsupported", "replay_runtime", str(error), None, None)
+            missing = isinstance(error, MissingPerfDataError)
+            status = "unsupported" if missing else "failed"
+            verdict = Verdict(status, "replay_runtime", str(error), None, None)
             yield batch[0], verdict
             return
         middle = len(batch) // 2

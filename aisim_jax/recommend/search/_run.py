@@ -44,9 +44,9 @@ class Plan(NamedTuple):
     compat: bool
 
 
-def plan_search(config: RecommendationConfig) -> Plan:
+def plan_search(config: RecommendationConfig, beside: Path | None = None) -> Plan:
     """Enumerate the candidates and put them in order; replays nothing."""
-    pool = build_pool(config)
+    pool = build_pool(config, beside)
     goal = search_goal(config)
     budget = config.optimizer.budget
     number = len(pool.candidates)
@@ -94,16 +94,17 @@ def recommend(
     folder: Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-    plan: Plan | None = None,
+    beside: Path | None = None,
 ) -> Recommendation:
     """Replay every candidate that could win and rank the answers.
 
     folder: where finished replays are kept until the search ends; with `resume` those
     of an earlier, interrupted search are taken from there. progress: called with the
-    replays done and to do. An interrupt (Ctrl-C) ends the search with what it has.
+    replays done and to do. An interrupt (Ctrl-C) ends the search with what it has. beside:
+    where trace files are looked for after the working directory.
     """
     started = time.perf_counter()
-    plan = plan_search(config) if plan is None else plan
+    plan = plan_search(config, beside)
     journal = None
     if folder is not None:
         journal = Journal(folder, fingerprint(plain(config)), resume=resume)
