@@ -375,17 +375,19 @@ class Rank:
                 through += end
                 prefix += before
             self.committed += chunk
-            self._store(r)
         out.prefill = (n, through, prefix)
         if n:
             out.prefill_ns = self.prefill_ns(n, through // n, prefix // n)
         done = [r for r, _, _ in batch if r.owned == r.length]
+        more = [r for r in done if r.remaining > 1]
+        self._make_room(self._needed(more))
+        for r, _, _ in batch:
+            self._store(r)
+        room = self.free >= self._needed(more)
         self.running += done
         if any(chunk for _, _, chunk in batch):
             out.prefilled = True
             out.worked = True
-        more = [r for r in done if r.remaining > 1]
-        room = self._make_room(self._needed(more))
         for r in done:
             if r.remaining <= 1:
                 if r.remaining == 1:
