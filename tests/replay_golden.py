@@ -143,6 +143,7 @@ def _pool(case: dict[str, Any], role: str) -> Pool:
         topology = topology["workers"]
     rank = resolved["rank"]
     timing = rank["timing_model"]
+    drafts = case["config"]["engine"].get("speculation") or {}
     return Pool(
         engine=Engine(
             policy=rank["backend"],
@@ -157,6 +158,8 @@ def _pool(case: dict[str, Any], role: str) -> Pool:
             prefix_caching=rank["enable_prefix_caching"],
             prefill_schedule_interval=rank["prefill_schedule_interval"],
             prefill_decode_interval=rank["prefill_decode_interval"],
+            acceptance=tuple(drafts.get("acceptance_rates", ())),
+            speculation_seed=drafts.get("seed", 42),
         ),
         timing=Fixed(timing["prefill_ms"], timing["decode_ms"])
         if timing["type"] == "fixed"

@@ -97,9 +97,7 @@ class VllmScheduler:
         """Cached leading blocks that leave a token to compute if one must come."""
         last = not self.full_hits and seq.request.osl > 0
         hits = self.leading(seq, seq.length - last)
-        if self.engine.acceptance and not self.full_hits and hits:
-            hits.pop()
-        return hits
+        return hits[:-1] if self.engine.acceptance and last else hits
 
     def publish(self, seq: Sequence) -> None:
         """Make the blocks findable that are full of computed tokens."""
@@ -141,6 +139,8 @@ class VllmScheduler:
         budget = self._serve_running(step, taken, defer)
         if not step.preempted:
             self._admit(step, taken, budget, defer)
+        if engine.acceptance:
+            self._make_room_for_drafts(step, taken)
         self.capacity_bound = bool(self.waiting) and not defer and not step.preempted
         self._charge(step, taken)
         self._finish(step, taken)
@@ -156,10 +156,10 @@ class VllmScheduler:
                 continue
             if not self.engine.chunked_prefill and seq.rest > budget:
                 break
-            take = min(seq.rest, budget)
+            drafts = len(self.engine.acceptance) if seq.rest == 1 else 0
+            slots = min(seq.rest + drafts, budget)
+            take = min(seq.rest, slots)
             cover = seq.computed + take
-            if self.engine.acceptance and cover == seq.length:
-                cover += len(self.engine.acceptance) + 1
             while not self.grow(seq, cover):
                 victim = self.running[0 if self.engine.preemption == "fifo" else -1]
                 place -= self.running.index(victim) < place
@@ -169,7 +169,7 @@ class VllmScheduler:
             taken[seq] = (seq.computed, take)
             seq.computed += take
             self.publish(seq)
-            budget -= take
+            budget -= slots
             place += 1
         return budget
 
@@ -182,6 +182,29 @@ class VllmScheduler:
         self.waiting.insert(0, victim)
         step.preempted += 1
         return taken.pop(victim, (0, 0))[1]
+
+    def _make_room_for_drafts(self, step, taken) -> None:
+        """Blocks for every token that this pass may emit, at the last ones' expense.
+
+        Who is preempted here has computed in vain, and the pass is charged for it.
+        """
+        for seq in list(self.running):
+            left = self.remaining(seq)
+            if seq.rest or not left or seq not in self.running:
+                continue
+            most = 1 if self._prefilled(seq, taken) else 1 + len(self.engine.acceptance)
+            while not self.grow(seq, seq.length + min(most, left)):
+                victim = self.running[-1]
+                work = taken.get(victim, (0, 0))
+                self._preempt(step, victim, taken)
+                taken[victim] = work
+                if victim is seq:
+                    break
+
+    def _prefilled(self, seq: Sequence, taken) -> bool:
+        """Whether its token comes from a prefill or a recomputation: no drafts then."""
+        first = not (seq.generated or seq.built)
+        return first or taken.get(seq, (0, 0))[1] > 1
 
     def _head(self) -> Sequence | None:
         """Next to admit; who comes without KV waits while destinations are asked for."""
@@ -267,11 +290,12 @@ class VllmScheduler:
             if self.role == "prefill":
                 self._end(step, seq)
                 continue
-            count = self._burst(seq, left)
+            count = 1 if self._prefilled(seq, taken) else self._burst(left)
             step.tokens.append((seq.request.index, count))
             seq.generated += count
             seq.length += count
             seq.computed += count - 1
+            self._trim(seq)
             if count == left:
                 self._end(step, seq)
 
@@ -284,14 +308,21 @@ class VllmScheduler:
             self.pool.release(seq.blocks)
             step.finished.append(seq.request.index)
 
-    def _burst(self, seq: Sequence, left: int) -> int:
+    def _burst(self, left: int) -> int:
+        """One token and the leading drafts that are accepted; certainty draws nothing."""
         count = 1
-        if seq.generated or seq.built:
-            for rate in self.engine.acceptance:
-                if self.draw.uniform() >= rate:
-                    break
-                count += 1
+        for rate in self.engine.acceptance:
+            if rate < 1.0 and self.draw.uniform() >= rate:
+                break
+            count += 1
         return min(count, left)
+
+    def _trim(self, seq: Sequence) -> None:
+        """Give back the blocks that no draft has filled."""
+        if self.engine.acceptance:
+            keep = ceil_div(seq.length, self.engine.block_size)
+            self.pool.release(seq.blocks[keep:])
+            del seq.blocks[keep:]
 
     # ---- hand-over from prefill to decode -------------------------------------------
 
