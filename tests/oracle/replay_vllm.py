@@ -139,11 +139,15 @@ class VllmScheduler:
         budget = self._serve_running(step, taken, defer)
         if not step.preempted:
             self._admit(step, taken, budget, defer)
+        silent = [q for q in self.running if not q.rest and not self.remaining(q)]
+        for seq in silent:
+            self._end(step, seq)
         if engine.acceptance:
             self._make_room_for_drafts(step, taken)
-        self.capacity_bound = bool(self.waiting) and not defer and not step.preempted
+        if not defer and not step.preempted:
+            self.capacity_bound = bool(self.waiting)
         self._charge(step, taken)
-        self._finish(step, taken)
+        self._emit(step, taken)
         return step
 
     def _serve_running(self, step, taken, defer) -> int:
@@ -278,15 +282,10 @@ class VllmScheduler:
         step.prefill = (prompts, through, before)
         step.decode = (decoding, contexts)
 
-    def _finish(self, step, taken) -> None:
+    def _emit(self, step, taken) -> None:
         ready = [seq for seq in self.running if not seq.rest]
-        silent = [seq for seq in ready if not self.remaining(seq)]
-        for seq in silent:
-            self._end(step, seq)
         for seq in ready:
             left = self.remaining(seq)
-            if not left:
-                continue
             if self.role == "prefill":
                 self._end(step, seq)
                 continue
@@ -371,8 +370,6 @@ class VllmScheduler:
         seq.computed = seq.isl
         self.publish(seq)
         later = (
-            place
-            for place, other in enumerate(self.waiting)
-            if other.built and other.order > seq.order
+            place for place, other in enumerate(self.waiting) if other.order > seq.order
         )
         self.waiting.insert(next(later, len(self.waiting)), seq)
