@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -97,7 +96,8 @@ class OpLevelBatch:
             sum(len(m.near) for m in phase.members) for phase in self.phases
         ]
         with precision():
-            self._stack = jax.tree.map(jnp.asarray, self.host)
+            # Not asarray: it compiles a program per shape.
+            self._stack = jax.device_put(self.host)
 
     def surface(self, *, hold: bool = True) -> OpLevelSurface:
         """The arrays as a pytree module; use it inside `aisim_jax.precision()`.
@@ -334,7 +334,7 @@ class OpLevelBatch:
         name = "generation" if phase else "context"
         with precision():
             grid = getattr(self._stack, name)._replace(
-                cells=jnp.asarray(cells), near=jnp.asarray(near)
+                cells=jax.device_put(cells), near=jax.device_put(near)
             )
         self._stack = self._stack._replace(**{name: grid})
 

@@ -48,7 +48,7 @@ class OpLevelPrices:
         if by_length and lengths.sum() <= SCALAR_CELLS:
             return prefill_table(self.batch, self.lane, lengths, reach.new_tokens)
         found = prefill_surface(self.batch, self.lane, lengths, reach.new_tokens)
-        return SurfacePrefill(found.stack, np.int32(self.lane), found.options)
+        return SurfacePrefill(found.stack, np.array(self.lane, np.int32), found.options)
 
     def _decode(self, reach: Reach):
         lengths = reach.decode_lengths()
@@ -65,14 +65,20 @@ class OpLevelPrices:
         by_row = np.repeat(lengths, rows)
         found = decode_surface(self.batch, self.lane, reach.shortest, by_row)
         return SurfaceDecode(
-            found.stack, np.int32(self.lane), np.int32(rows), found.options
+            found.stack,
+            np.array(self.lane, np.int32),
+            np.array(rows, np.int32),
+            found.options,
         )
 
 
 def unpriced_steps(prices: OpLevelPrices) -> OpLevelSteps:
     """Prices inside the measured grid only, until the workload is known."""
     surface = prices.batch.surface(hold=False)
-    lane, rows = np.int32(prices.lane), np.int32(prices.batch.nextn + 1)
+    lane, rows = (
+        np.array(prices.lane, np.int32),
+        np.array(prices.batch.nextn + 1, np.int32),
+    )
     return OpLevelSteps(
         SurfacePrefill(surface.stack, lane, surface.options),
         SurfaceDecode(surface.stack, lane, rows, surface.options),

@@ -45,7 +45,7 @@ def decode_table(
     start = np.concatenate([[0], np.cumsum(count + 1)])
     for begin, end in pairwise(start):
         np.cumsum(sums[begin:end], out=sums[begin:end])
-    return DecodeTable(_padded(sums), _row_starts(start), np.int32(first))
+    return DecodeTable(_padded(sums), _row_starts(start), np.array(first, np.int32))
 
 
 def prefill_table(
@@ -68,7 +68,7 @@ def prefill_table(
         tokens_ms=batch.host.context_tokens_ms[lane],
         logits_ms=batch.host.logits_ms[lane],
         attention_ms=_padded(np.array(found, np.float64) - constant_ms),
-        constant_ms=np.float64(constant_ms),
+        constant_ms=np.array(constant_ms),
         start=_row_starts(np.concatenate([[0], np.cumsum(longest)])),
     )
 

@@ -24,6 +24,7 @@ from ._deployment import Deployment, Role, Transfer
 from ._estimators import SHARED, EstimatorCache
 from ._op_level_prices import OpLevelPrices, unpriced_steps
 from ._pool_size import PoolSize, kv_bytes_per_token, pool_size
+from ._price_tables import whole_ns
 from ._resolved import (
     Resolved,
     ResolvedRole,
@@ -180,13 +181,11 @@ def _role(config: PredictionConfig, one: _Sized, prices: OpLevelPrices | None) -
     if prices is not None:
         steps = unpriced_steps(prices)
     elif timing.type == "fixed":
-        whole = [
-            np.int64(round(ms * 1e6)) for ms in (timing.prefill_ms, timing.decode_ms)
-        ]
-        steps = FixedSteps(*whole)
+        prefill, decode = whole_ns(np.array([timing.prefill_ms, timing.decode_ms]))
+        steps = FixedSteps(np.array(prefill), np.array(decode))
     else:
-        pool = np.int64(one.size.blocks * cache.block_size)
-        steps = PolynomialSteps(pool, np.float64(0), np.float64(0))
+        pool, unscaled = one.size.blocks * cache.block_size, np.array(0.0)
+        steps = PolynomialSteps(np.array(pool), unscaled, unscaled)
     layout = config_layout(record)
     gpus = layout.gpus
     if engine.compat:

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
 from .._steps import Options, StepStack, context_attention_ms, decode_ms, prefill_ms
-from ._timing import Steps, duration_ns, search_passes
+from ._timing import Steps, nanoseconds, quotient, search_passes
 
 
 # No table answers. Far below 0, so that a sum with such a price in it is negative too.
@@ -148,7 +148,7 @@ class SurfaceDecode(DecodePart):
     def ns(self, requests, length):
         counts = _floats(requests * self.rows, length)
         raw = decode_ms(self.stack, self.lane, *counts, self.options)
-        return _priced_ns(raw)
+        return _priced_ns(raw, length)
 
     def elapsed_ns(self, requests, length, passes):
         def one(i, total):
@@ -194,7 +194,7 @@ class OpLevelSteps(Steps):
             built = jnp.minimum(prefix, isl - 1)
             raw = self.prefill.ms(jnp.maximum(requests, 1), isl, built)
             work = (requests > 0) & (isl > prefix)
-            return jnp.where(work, _priced_ns(raw), 0)
+            return jnp.where(work, _priced_ns(raw, isl), 0)
 
         return _each_query(one, requests, isl, prefix)
 
@@ -238,7 +238,7 @@ class OpLevelSteps(Steps):
         n = jnp.sum(mask, dtype=jnp.int32)
         new = jnp.sum(jnp.where(mask, isl - prefix, 0), dtype=jnp.int32)
         raw = self.prefill.each_ms(jnp.maximum(n, 1), new, isl, prefix, mask)
-        return jnp.where(new > 0, _priced_ns(raw), 0)
+        return jnp.where(new > 0, _priced_ns(raw, new), 0)
 
     def decode_each_elapsed_ns(
         self,
@@ -293,10 +293,13 @@ def _floats(*counts: Int[Array, "*n"]) -> list[Float[Array, "*n"]]:
     return [jnp.asarray(count).astype("float64") for count in counts]
 
 
-def _priced_ns(raw_ms: Float[Array, "*q"]) -> Int[Array, "*q"]:
+def _priced_ns(raw_ms: Float[Array, "*q"], count: Int[Array, "*q"]) -> Int[Array, "*q"]:
+    """Whole ns; count: any count of the query (see `quotient`)."""
     unknown = jnp.isnan(raw_ms)
-    whole = duration_ns(jnp.where(unknown, 0.0, raw_ms), jnp.float64(0))
-    return jnp.where(unknown, UNPRICED_NS, whole)
+    known_ms = jnp.maximum(jnp.where(unknown, 0.0, raw_ms), 0.0)
+    return jnp.where(
+        unknown, UNPRICED_NS, nanoseconds(quotient(known_ms, 1000.0, count))
+    )
 
 
 def _each_query(function, *counts):
