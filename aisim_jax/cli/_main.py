@@ -8,17 +8,16 @@ from typing import cast
 
 import typer
 
-from aisim_jax._errors import AisimError, InfeasibleError
+from aisim_jax._errors import AisimError
 
 from ._capacity import capacity
 from ._estimate import estimate
+from ._exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, exit_code
+from ._predict import predict
 from ._profiles import profiles_app
+from ._recommend import recommend
 from ._sweep import sweep
 
-
-EXIT_INFEASIBLE = 1
-EXIT_INVALID = 2
-EXIT_INTERRUPTED = 130
 
 # The base of every mistake in a command line; its module depends on typer's version.
 CommandLineError: type[Exception] = next(
@@ -30,6 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Price, size and choose LLM serving deployments on measured data.",
 )
+app.command()(predict)
+app.command()(recommend)
 app.command()(sweep)
 app.command()(estimate)
 app.command()(capacity)
@@ -45,7 +46,7 @@ def version() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command and exit: 0 answered, 1 nothing feasible, 2 bad input.
+    """Run the command and exit: 0 answered, 1 no answer exists, 2 bad input.
 
     Whatever goes wrong for a reason that a person can act on is one sentence on
     stderr.
@@ -62,10 +63,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except CommandLineError as error:
         sentence = cast(typer.BadParameter, error).format_message()
         return _fail(sentence, EXIT_INVALID)
-    except InfeasibleError as error:
-        return _fail(str(error), EXIT_INFEASIBLE)
     except AisimError as error:
-        return _fail(str(error), EXIT_INVALID)
+        return _fail(str(error), exit_code(error))
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted.", EXIT_INTERRUPTED)
     return code if isinstance(code, int) else 0

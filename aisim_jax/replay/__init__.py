@@ -22,3 +22,4 @@ from ._resolve import resolve_deployments as resolve_deployments
 from ._resolved import Resolved as Resolved
 from ._resolved import ResolvedRole as ResolvedRole
 from ._samples import token_gaps_ms as token_gaps_ms
+from ._workload import build_workload as build_workload
