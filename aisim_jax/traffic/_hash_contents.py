@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from ._chains import Runs, prefix_keys, sequence_keys
 from ._contents import Contents
@@ -71,7 +71,7 @@ def _hashed_runs(
     labels = int(contents.label.max(initial=-1)) + 1
     top = labels + isl.size
     label = np.empty(prompt.size, np.int32 if top < 2**31 else np.int64)
-    label[prompt] = contents.label[_leading(contents.start, used)]
+    label[prompt] = _needed(contents, used)
     label[start[1:] - 1] = labels + np.arange(isl.size)
     tokens = np.full(label.size, contents.block_tokens, np.int64)
     partial = np.flatnonzero(used)
@@ -82,13 +82,15 @@ def _hashed_runs(
     return Runs(label, tokens, start)
 
 
-def _leading(
-    start: Int[np.ndarray, " reqs_and_one"], used: Int[np.ndarray, " reqs"]
-) -> Bool[np.ndarray, " ids"]:
-    """Which ids are among the first `used` of their row."""
-    held = np.diff(start)
-    within = np.arange(start[-1]) - np.repeat(start[:-1], held)
-    return within < np.repeat(used, held)
+def _needed(
+    contents: HashBlocks, used: Int[np.ndarray, " reqs"]
+) -> Int[np.ndarray, " ids"]:
+    """The first `used` ids of every row."""
+    held = np.diff(contents.start)
+    if np.array_equal(held, used):
+        return contents.label
+    within = np.arange(contents.label.size) - np.repeat(contents.start[:-1], held)
+    return contents.label[within < np.repeat(used, held)]
 
 
 def _joined(rows: Runs, session: Int[np.ndarray, " reqs"]) -> Runs:

@@ -202,7 +202,7 @@ class _Clock:
             )
         if self._first_ns is None:
             self._first_ns = now_ns
-        return (now_ns - self._first_ns) / 1e6
+        return (now_ns - self._first_ns) / 10**6
 
 
 def _nanoseconds(text: str) -> int | None:
