@@ -14,6 +14,7 @@ from aisim_jax._output_folder import check_output_folder
 
 from . import _options as options
 from ._compile_cache import enable_compile_cache
+from ._exit_codes import EXIT_INFEASIBLE, EXIT_INTERRUPTED
 from ._predict import OUTPUT_FOLDER, STACKS
 from ._progress import counted_progress, progress
 from ._render import console_width, print_renderable, print_text
@@ -22,9 +23,6 @@ from ._render import console_width, print_renderable, print_text
 if TYPE_CHECKING:
     from aisim_jax.config import RecommendationConfig
     from aisim_jax.recommend.search import Recommendation
-
-EXIT_INFEASIBLE = 1
-EXIT_INTERRUPTED = 130
 
 
 def recommend(

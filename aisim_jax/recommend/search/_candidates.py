@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from aisim_jax._errors import AisimError, UnsupportedError
 from aisim_jax.config import RecommendationConfig, expand, unsupported_features
 from aisim_jax.models import load_model
+from aisim_jax.replay import with_prices
 from aisim_jax.systems import resolve_version
 
 from ._branch import branch_pool
@@ -67,7 +70,16 @@ def build_pool(config: RecommendationConfig, beside: Path | None = None) -> Pool
         dropped += lost
     if len(errors) == len(branches):
         raise errors[0]
-    return Pool(tuple(candidates), tuple(dropped))
+    return Pool(tuple(_priced(candidates)), tuple(dropped))
+
+
+def _priced(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates with one set of prices per layout for all of their workloads."""
+    scenarios = with_prices([(one.workload, one.deployment) for one in candidates])
+    return [
+        replace(one, deployment=deployment)
+        for one, (_, deployment) in zip(candidates, scenarios, strict=True)
+    ]
 
 
 def _version(config: RecommendationConfig, backend: str) -> str:

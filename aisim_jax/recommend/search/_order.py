@@ -45,7 +45,7 @@ def by_promise(reach: Sequence[Reach]) -> list[int]:
     """The most promising first; two objectives: front after front."""
     points = np.array(reach, float).reshape(len(reach), -1)
     if points.shape[1] == 1:
-        return list(np.argsort(-points[:, 0], kind="stable"))
+        return np.argsort(-points[:, 0], kind="stable").tolist()
     order: list[int] = []
     left = np.arange(len(points))
     while left.size:
