@@ -10,6 +10,7 @@ import numpy as np
 from .._sections import SECTIONS
 from ._deployment import Deployment
 from ._outcome import Passes, Replayed
+from ._resolved import Resolved
 from ._telemetry import roles
 
 
@@ -22,16 +23,17 @@ def details(
     sections: Collection[str],
     report: Mapping[str, Any],
     replayed: Replayed,
-    deployment: Deployment,
+    resolved: Resolved,
 ) -> dict[str, Any]:
     """The sections asked for, by name, in their fixed order."""
+    deployment = resolved.deployment
     made = {
         "summary": lambda: {
             name: value
             for name, value in report.items()
             if not isinstance(value, Mapping | list)
         },
-        "memory": lambda: pools(deployment),
+        "memory": lambda: pools(resolved),
         "time": lambda: (
             {
                 name: value
@@ -52,18 +54,23 @@ def details(
     return {name: made[name]() for name in SECTIONS if name in sections}
 
 
-def pools(deployment: Deployment) -> dict[str, Any]:
-    """The KV cache of one rank of each role, tokens and blocks."""
-    return {
-        name: {
+def pools(resolved: Resolved) -> dict[str, Any]:
+    """The KV cache of one rank of each role, and where its memory goes.
+
+    memory_estimate is null where the blocks were given.
+    """
+    found = {}
+    for name, (_, role) in roles(resolved.deployment).items():
+        capacity = resolved.roles[name].capacity
+        found[name] = {
             "blocks": role.num_blocks,
             "block_size_tokens": role.block_size,
             "pool_tokens": role.num_blocks * role.block_size,
             "ranks": role.workers * role.ranks,
             "max_model_len_tokens": role.max_model_len,
+            "memory_estimate": None if capacity is None else capacity.as_dict(),
         }
-        for name, (_, role) in roles(deployment).items()
-    }
+    return found
 
 
 def pass_times(passes: Passes, deployment: Deployment) -> dict[str, Any]:

@@ -78,8 +78,7 @@ def predict(
         "prediction_provenance": resolved.provenance,
     }
     if sections:
-        first = runs[0]
-        report["details"] = details(sections, report, first.replayed, first.deployment)
+        report["details"] = details(sections, report, runs[0].replayed, resolved)
     return Prediction(report, runs, capture)
 
 
