@@ -20,6 +20,7 @@ from aisim_jax.kernels.replay import (
     DecodeTable,
     OpLevelSteps,
     PrefillTable,
+    Steps,
     SurfaceDecode,
     SurfacePrefill,
 )
@@ -86,7 +87,7 @@ def each_prefill_ns(steps: OpLevelSteps, isl, prefix, mask):
     return steps.prefill_each_ns(isl, prefix, mask)
 
 
-def whole(function, steps: OpLevelSteps, *counts) -> np.ndarray:
+def whole(function, steps: Steps, *counts) -> np.ndarray:
     with precision():
         return np.asarray(function(steps, *(np.asarray(c) for c in counts)))
 

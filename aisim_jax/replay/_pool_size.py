@@ -29,12 +29,14 @@ def pool_size(record: ForwardPassConfig, worker: WorkerPrediction) -> PoolSize:
     assert block_tokens is not None  # filled in by resolve_prediction
     given = cache.capacity
     if given.type == "fixed":
-        if given.blocks is not None:
+        if given.bytes is None:
+            assert given.blocks is not None  # one of the two, says the record
             return PoolSize(given.blocks, None)
         each = cache.bytes_per_token
         if each == "auto":
             each = kv_bytes_per_token(record)
         return _some(PoolSize(given.bytes // (each * block_tokens), None), block_tokens)
+    assert given.memory_fraction is not None  # filled in by resolve_prediction
     capacity = estimate_kv_cache(
         record.model,
         record.system,

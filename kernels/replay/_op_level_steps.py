@@ -83,8 +83,8 @@ class SurfacePrefill(PrefillPart):
     options: Options = eqx.field(static=True)
 
     def ms(self, requests, isl, prefix):
-        counts = _floats(requests, isl, prefix)
-        return prefill_ms(self.stack, self.lane, *counts, self.options)
+        n, full, held = _floats(requests, isl, prefix)
+        return prefill_ms(self.stack, self.lane, n, full, held, self.options)
 
     def each_ms(self, requests, tokens, isl, prefix, mask):
         n, total = _floats(requests, tokens)
@@ -146,8 +146,8 @@ class SurfaceDecode(DecodePart):
     options: Options = eqx.field(static=True)
 
     def ns(self, requests, length):
-        counts = _floats(requests * self.rows, length)
-        raw = decode_ms(self.stack, self.lane, *counts, self.options)
+        rows, kv_len = _floats(requests * self.rows, length)
+        raw = decode_ms(self.stack, self.lane, rows, kv_len, self.options)
         return _priced_ns(raw, length)
 
     def elapsed_ns(self, requests, length, passes):
