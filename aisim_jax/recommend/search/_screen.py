@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from aisim_jax._precision import precision
+from aisim_jax.kernels import Values
 from aisim_jax.kernels.replay import Steps
 from aisim_jax.replay import Deployment, Role
 from aisim_jax.traffic import Workload
@@ -20,6 +23,8 @@ from aisim_jax.traffic import Workload
 from ._folding import Extremes, extremes
 from ._score import Goal
 
+
+Points = Int[np.ndarray, " pts"]
 
 # Prices between the points that are looked at may be lower by this share.
 SLACK = 0.1
@@ -116,7 +121,8 @@ def _share(facts: Extremes, role: Role) -> int:
 def _floor(role: Role, most: int, facts: Extremes) -> Floor:
     batch = np.unique(np.geomspace(1, max(most, 1), GRID).astype(np.int32))
     step = _priced(
-        role.steps.decode_ns,
+        _decode_ns,
+        role.steps,
         batch,
         (batch * np.int64(facts.least_isl)).astype(np.int64),
     )
@@ -124,7 +130,7 @@ def _floor(role: Role, most: int, facts: Extremes) -> Floor:
     gain = 1.0 + sum(np.cumprod(role.acceptance)) if role.acceptance else 1.0
     isl = facts.least_isl
     requests, chunk = _prefill_grid(most, isl, role.max_batched_tokens)
-    whole = _priced(role.steps.prefill_ns, requests, chunk, np.zeros_like(chunk))
+    whole = _priced(_prefill_ns, role.steps, requests, chunk, np.zeros_like(chunk))
     per_token = np.nanmin(whole / (requests * chunk), initial=np.inf)
     alone = per_token * isl
     if isl <= role.max_batched_tokens:
@@ -153,10 +159,30 @@ def _prefill_grid(
     return n[fits], chunk[fits]
 
 
-def _priced(price, *queries: Int[np.ndarray, " pts"]) -> Float[np.ndarray, " pts"]:
-    """Prices in ns; NaN where no table answers."""
+@eqx.filter_jit
+def _decode_ns(steps: Steps, requests: Values, context: Values) -> Values:
+    return steps.decode_ns(requests, context)
+
+
+@eqx.filter_jit
+def _prefill_ns(steps: Steps, requests: Values, isl: Values, prefix: Values) -> Values:
+    return steps.prefill_ns(requests, isl, prefix)
+
+
+def _priced(price, steps: Steps, *queries: Points) -> Float[np.ndarray, " pts"]:
+    """Prices in ns; NaN where no table answers.
+
+    Compiles once per kind of prices and bucket of points.
+    """
+    size = queries[0].size
+    room = 1 << max(size - 1, 0).bit_length()
     with precision():
-        ns = np.asarray(price(*(jnp.asarray(q) for q in queries)), float)
+        # Arrays of the host are constants to the compiler.
+        own = jax.tree.map(jnp.asarray, steps)
+        padded = [
+            jnp.asarray(np.pad(q, (0, room - size), mode="edge")) for q in queries
+        ]
+        ns = np.asarray(price(own, *padded), float)[:size]
     return np.where(ns < 0, np.nan, ns)
 
 
