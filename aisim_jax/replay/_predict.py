@@ -7,7 +7,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool
 
 from .._errors import InfeasibleError
 from ..config import PredictionConfig
@@ -16,14 +15,13 @@ from ._admissible import Admissible, Reason, admissible
 from ._deployment import Deployment
 from ._details import details
 from ._goodput import Bounds
-from ._outcome import COMPLETED, UNFINISHED, Replayed
+from ._outcome import COMPLETED
 from ._prediction import Prediction, Run, prediction_report, reason_counts
 from ._refusals import restored, without
 from ._resolve import resolve_deployment
 from ._resolved import Resolved
 from ._run import replay_scenarios
 from ._seeds import check_random, with_acceptance_seed, with_seed
-from ._telemetry import simulated_ms
 from ._workload import build_workload
 
 
@@ -68,7 +66,8 @@ def predict(
         )
     )
     for run in runs:
-        _check_served(run, compat=compat)
+        if not (run.replayed.status == COMPLETED).any():
+            raise InfeasibleError(nothing_served(run.rejections(), run.judged))
     wall_ms = (time.perf_counter() - started) * 1000
     sla = config.evaluation.sla
     bounds = None if sla is None else Bounds(sla.ttft_ms, sla.itl_ms, sla.e2e_ms)
@@ -88,34 +87,6 @@ def _scenario(
     workload = build_workload(with_seed(config, number), resolved, beside)
     deployment = with_acceptance_seed(resolved.deployment, number)
     return workload, deployment, admissible(workload, deployment)
-
-
-def _check_served(run: Run, *, compat: bool) -> None:
-    """Refuse a run that stopped before its end, or that served nobody."""
-    replayed = run.replayed
-    waiting = (replayed.status == UNFINISHED) & ~np.isnan(replayed.arrival_ms)
-    if run.workload.max_virtual_time_ms is None and waiting.any():
-        raise InfeasibleError(_stalled(replayed, waiting, compat=compat))
-    if not (replayed.status == COMPLETED).any():
-        raise InfeasibleError(nothing_served(run.rejections(), run.judged))
-
-
-def _stalled(
-    replayed: Replayed, waiting: Bool[np.ndarray, " reqs"], *, compat: bool
-) -> str:
-    """What a run says that stopped with requests waiting for ever."""
-    stopped_ms = max(simulated_ms(replayed, None), replayed.arrival_ms[waiting].min())
-    stuck = np.flatnonzero(waiting & (replayed.arrival_ms <= stopped_ms))
-    if compat:
-        return (
-            "replay invariant violated: offline replay detected an effect-free "
-            f"zero-duration pass with {stuck.size} in-flight requests remaining"
-        )
-    return (
-        f"the engine stops with {stuck.size} requests in flight, the first of them "
-        f"number {stuck[0]}: none can get the KV blocks or the pass that it needs; use a "
-        "larger kv_cache.capacity or scheduler.max_batched_tokens"
-    )
 
 
 def nothing_served(counts: dict[Reason, int], judged: Admissible) -> str:

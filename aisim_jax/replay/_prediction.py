@@ -95,6 +95,7 @@ def prediction_report(
     per_wall_s = 1000 / wall_ms
     return report | {
         "rejection_reasons": _rejection_reasons(runs),
+        "notes": list(runs[0].workload.notes),
         "percentiles": "histogram" if compat else "exact",
         # No energy data are built.
         "power_w": None,

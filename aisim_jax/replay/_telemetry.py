@@ -126,11 +126,11 @@ def hardware_figures(
             name: sum(ranks) / len(ranks) for name, ranks in shares.items()
         }
         figures["busy_share_per_rank"] = shares
-    peaks = {
-        name: replayed.telemetry[f"peak_blocks_{name}"] / role.num_blocks
-        for name, (_, role) in roles(deployment).items()
-        if f"peak_blocks_{name}" in replayed.telemetry
-    }
+    peaks = {}
+    for name, (pool, role) in roles(deployment).items():
+        key = "peak_blocks" if pool == 0 else f"peak_blocks_{name}"
+        if key in replayed.telemetry:
+            peaks[name] = replayed.telemetry[key] / role.num_blocks
     return {**figures, **({"peak_kv_share": peaks} if peaks else {})}
 
 

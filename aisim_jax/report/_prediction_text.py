@@ -105,7 +105,7 @@ def _number(value: float) -> str:
 
 def _facts(report: Mapping[str, Any]) -> list[str]:
     """What the latencies leave out, and how hard the deployment worked."""
-    lines = []
+    lines = [f"Note: {note}" for note in report["notes"]]
     if report["rejected_requests"]:
         lines.append(
             f"Rejected: {report['rejected_requests']:,.0f} of "
