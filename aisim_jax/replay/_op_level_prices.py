@@ -14,6 +14,7 @@ from ._reach import Reach
 
 SCALAR_CELLS = 1 << 14  # priced one by one in well under 0.1 s
 TABLE_CELLS = 1 << 22  # 32 MiB
+TABLE_SHARE = 0.25
 KEPT_STEPS = 8  # price tables kept per layout
 
 
@@ -57,7 +58,7 @@ class OpLevelPrices:
         cells = int(np.maximum(lengths - reach.shortest + 1, 0).sum())
         few = cells <= SCALAR_CELLS
         # A table pays when it is read more often than it is long.
-        if few or (cells <= TABLE_CELLS and 4 * cells <= reach.passes):
+        if few or (cells <= TABLE_CELLS and cells <= TABLE_SHARE * reach.passes):
             return decode_table(
                 self.batch, self.lane, reach.shortest, lengths, one_by_one=few
             )
