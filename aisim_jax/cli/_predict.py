@@ -50,9 +50,14 @@ def predict(
         bool, typer.Option("--capture-per-request", help="Write requests.jsonl.")
     ] = False,
     seeds: Annotated[
-        int,
-        typer.Option(min=1, help="Simulate this many seeds; means and 95 % intervals."),
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Simulate this many seeds: means and 95 % intervals; sets "
+            "evaluation.seeds.",
+            show_default=False,
+        ),
+    ] = None,
     compat: Annotated[
         bool,
         typer.Option(
