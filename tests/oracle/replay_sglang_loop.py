@@ -76,7 +76,7 @@ def prices(steps):
         if n == 0 or isl <= prefix:
             return 0
         t = float(n * (isl - prefix))
-        raw = 4.209989e-7 * t * t + 1.518344e-2 * t + 16.50142
+        raw = 4.209989e-7 * (t * t) + 1.518344e-2 * t + 16.50142
         return ns(raw, float(steps.speedup))
 
     def decode_ns(n: int, context: int) -> int:

@@ -1,0 +1,176 @@
+"""The radix engine: SGLang workers with a radix tree of cached pages, or page counts.
+
+Exact for aggregated SGLang: retraction, chunked prefill, sessions, replicas, attention
+data parallelism, prefill intervals. Pages are counted where no prompt can share any and
+nothing is retracted; else the tree follows every cached page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._errors import MissingPerfDataError, ReplayStalledError, UnsupportedError
+from .._precision import precision
+from ..kernels.replay import (
+    RadixAnswer,
+    RadixLane,
+    RadixShape,
+    SglangLimits,
+    run_radix,
+)
+from ..kernels.replay import _radix_state as codes
+from ..traffic import Workload
+from ._deployment import Deployment
+from ._lanes import lane_runner, shared_bytes
+from ._outcome import COMPLETED, REJECTED, UNFINISHED, Replayed
+from ._radix_logs import admissions_of, passes_of, token_times_of
+from ._radix_pack import SGLANG_LIMITS, Packed, likely_nodes, pack
+
+
+Scenario = tuple[Workload, Deployment]
+LARGE_BYTES = 1 << 20
+
+
+def replay_radix(
+    scenarios: Sequence[Scenario], *, log: bool, limits: SglangLimits = SGLANG_LIMITS
+) -> list[Replayed]:
+    """Replay every scenario; order is kept.
+
+    Compile key: `RadixShape` and the kind of prices. Trees and logs grow until they
+    suffice.
+    """
+    for _, deployment in scenarios:
+        if deployment.disaggregated:
+            raise UnsupportedError(
+                "engine.mode: disaggregated is not simulated for sglang; use vllm or "
+                "trtllm, or mode aggregated"
+            )
+    packed = [
+        pack(workload, deployment, limits, log=log) for workload, deployment in scenarios
+    ]
+    found: list[Replayed | None] = [None] * len(packed)
+    waiting = list(range(len(packed)))
+    with precision():
+        while waiting:
+            again: list[int] = []
+            for members in _groups(packed, waiting):
+                runner = _runner(packed[members[0]].shape)
+                answers = runner([packed[i].lane for i in members])
+                for i, answer in zip(members, answers, strict=True):
+                    larger = _larger(*scenarios[i], packed[i].shape, answer)
+                    if larger is None:
+                        found[i] = _unpack(*scenarios[i], packed[i], answer, log)
+                    else:
+                        packed[i] = packed[i]._replace(shape=larger)
+                        again.append(i)
+            waiting = again
+    return [one for one in found if one is not None]
+
+
+@lru_cache(maxsize=64)
+def _runner(shape: RadixShape):
+    def one(lane: RadixLane) -> RadixAnswer:
+        return run_radix(shape, lane)
+
+    return lane_runner(one)
+
+
+def _groups(packed: list[Packed], members: list[int]) -> list[list[int]]:
+    """Members that one program can run together; large arrays are not copied."""
+    groups: dict[Any, list[int]] = {}
+    for i in members:
+        lane = packed[i].lane
+        leaves, tree = jax.tree.flatten(lane)
+        key: Any = tuple((np.shape(leaf), np.asarray(leaf).dtype.str) for leaf in leaves)
+        large = lane.load.ids.nbytes > LARGE_BYTES
+        if large or shared_bytes(lane.steps) > LARGE_BYTES:
+            key = key, id(lane.load.ids), id(lane.steps)
+        groups.setdefault((packed[i].shape, tree, key), []).append(i)
+    return list(groups.values())
+
+
+def _larger(
+    workload: Workload, deployment: Deployment, shape: RadixShape, answer: RadixAnswer
+) -> RadixShape | None:
+    """More room where a capacity was hit; None when the scenario has run."""
+    status = int(answer.status)
+    if status == codes.NEEDS_TREE:
+        return shape._replace(nodes=likely_nodes(workload, deployment))
+    if status == codes.NODES:
+        return shape._replace(nodes=2 * shape.nodes)
+    if status == codes.PASSES:
+        return shape._replace(passes=4 * shape.passes)
+    if status == codes.ADMISSIONS:
+        return shape._replace(admissions=4 * shape.admissions)
+    if status == codes.JOINS:
+        return shape._replace(joins=4 * shape.joins)
+    if status == codes.STALLED:
+        ended = ~np.isnan(answer.live.terminal_ms)
+        waiting = int(((answer.live.rank >= 0) & ~ended).sum())
+        raise ReplayStalledError(
+            f"effect-free zero-duration pass with {waiting} in-flight requests "
+            "remaining: the first of them can never be admitted"
+        )
+    if status == codes.UNPRICED:
+        raise MissingPerfDataError(
+            "replay: a pass has no price in the tables of this deployment; choose "
+            "another layout, version or database_mode"
+        )
+    return None
+
+
+def _unpack(
+    workload: Workload,
+    deployment: Deployment,
+    packed: Packed,
+    answer: RadixAnswer,
+    log: bool,
+) -> Replayed:
+    size, shape, totals = workload.size, packed.shape, answer.totals
+    live = jax.tree.map(lambda leaf: leaf[:size], answer.live)
+    cap_ms = float(packed.lane.engine.cap_ms)
+    ended = live.terminal_ms <= cap_ms
+    rejected = packed.lane.load.rejected[:size]
+    status = np.where(ended, np.where(rejected, REJECTED, COMPLETED), UNFINISHED)
+    done = status == COMPLETED
+    spoke = done & (live.generated > 0)
+    level = "tree of cached pages" if shape.nodes else "counting"
+    telemetry = {
+        f"busy_ms_aggregated_{worker}": float(ms) for worker, ms in enumerate(totals.busy_ms)
+    }
+    page = deployment.decode.block_size
+    telemetry |= {
+        "events": float(totals.events),
+        "retractions": float(totals.retractions),
+        "evicted_blocks": float(totals.evicted_pages),
+        "peak_blocks": float(totals.peak_pages),
+        "peak_tokens": float(totals.peak_pages) * page,
+    }
+    extra: dict[str, Any] = {}
+    if log:
+        extra["admissions"] = lambda: admissions_of(answer)
+        extra["passes"] = lambda: passes_of(answer)
+        extra["token_times"] = lambda: token_times_of(packed, answer, done)
+    return Replayed(
+        arrival_ms=live.arrival_ms,
+        first_admit_ms=live.admit_ms,
+        first_token_ms=np.where(spoke, live.first_ms, np.nan),
+        second_token_ms=np.where(done & (live.generated > 1), live.second_ms, np.nan),
+        last_token_ms=np.where(spoke, live.last_ms, np.nan),
+        terminal_ms=np.where(ended, live.terminal_ms, np.nan),
+        status=status.astype(np.int64),
+        output_tokens=np.where(done, live.generated, 0).astype(np.int64),
+        worker=live.rank.astype(np.int64),
+        reused_tokens=live.reuse.astype(np.int64),
+        first_reused_tokens=live.first_reuse.astype(np.int64),
+        preemptions=int(totals.retractions),
+        committed_prefill_tokens=int(totals.committed_tokens),
+        engine=f"radix: {level}",
+        telemetry=telemetry,
+        **extra,
+    )

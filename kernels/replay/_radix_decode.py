@@ -1,0 +1,354 @@
+"""Decode passes of one rank: retraction, and runs of passes that nothing disturbs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Bool, Float, Int
+
+from .._arrays import Array
+from ._radix_logs import log_leave
+from ._radix_pages import (
+    Scene,
+    available,
+    ceil_div,
+    make_room,
+    matched_pages,
+    release,
+    store,
+    take_pages,
+)
+from ._radix_requests import (
+    close,
+    emit,
+    head_demand,
+    length_of,
+    output_left,
+    reserved_tokens,
+)
+from ._radix_state import NEEDS_TREE, UNPRICED, RadixState, at, put, put_where
+
+
+I32 = Int[Array, ""]
+F64 = Float[Array, ""]
+
+
+class _Batch(NamedTuple):
+    """Sums over the running requests of a rank."""
+
+    needed: I32  # pages for one more token each
+    context: I32
+    left: I32  # least output to come
+    generated: I32
+    output: I32
+
+
+def _batch(scene: Scene, state: RadixState, rank: I32) -> _Batch:
+    page = scene.engine.page
+
+    def add(i, sums):
+        row = at(state.ranks.run, rank * scene.shape.slots + i)
+        boundary = at(state.live.owned, row) % page == 0
+        return _Batch(
+            sums.needed + jnp.where(boundary, 1, 0),
+            sums.context + length_of(scene, state, row),
+            jnp.minimum(sums.left, output_left(scene, state, row)),
+            sums.generated + at(state.live.generated, row),
+            sums.output + at(scene.load.osl, row),
+        )
+
+    zero = jnp.int32(0)
+    start = _Batch(zero, zero, jnp.int32(2**30), zero, zero)
+    return lax.fori_loop(0, at(state.ranks.running, rank), add, start)
+
+
+def one_token(scene: Scene, state: RadixState, rank: I32, row: I32) -> RadixState:
+    """One more token with a KV slot."""
+    live, page = state.live, scene.engine.page
+    fresh = jnp.where(at(live.owned, row) % page == 0, 1, 0)
+    owned = at(live.owned, row) + 1
+    state = take_pages(scene, state, rank, fresh)
+    live = state.live._replace(
+        owned=put(live.owned, row, owned),
+        generated=put(live.generated, row, at(live.generated, row) + 1),
+    )
+    state = state._replace(live=live)
+    return lax.cond(
+        owned % page == 0, lambda s: store(scene, s, rank, row), lambda s: s, state
+    )
+
+
+def _remove_running(scene: Scene, state: RadixState, rank: I32, place: I32) -> RadixState:
+    first = rank * scene.shape.slots
+    count = at(state.ranks.running, rank)
+
+    def shift(i, run):
+        return put(run, first + i, at(run, first + i + 1))
+
+    run = lax.fori_loop(place, count - 1, shift, state.ranks.run)
+    ranks = state.ranks._replace(run=run, running=put(state.ranks.running, rank, count - 1))
+    return state._replace(ranks=ranks)
+
+
+def _retract(scene: Scene, state: RadixState, rank: I32) -> RadixState:
+    """Send back the least advanced request: fewest tokens, longest prompt, last."""
+    first = rank * scene.shape.slots
+
+    def better(i, best):
+        row, chosen = at(state.ranks.run, first + i), at(state.ranks.run, first + best)
+        made, least = at(state.live.generated, row), at(state.live.generated, chosen)
+        longer = at(scene.load.isl, row) >= at(scene.load.isl, chosen)
+        return jnp.where((made < least) | ((made == least) & longer), i, best)
+
+    count = at(state.ranks.running, rank)
+    place = lax.fori_loop(1, count, better, jnp.int32(0)).astype(jnp.int32)
+    row = at(state.ranks.run, first + place)
+    state = _remove_running(scene, state, rank, place)
+    state = log_leave(scene.shape, state, rank, row)
+    state = release(scene, state, rank, row)
+    state = enqueue(state, rank, row)
+    want = scene.engine.limits.retract_tokens * (count - 1)
+    state, _ = make_room(scene, state, rank, ceil_div(want, scene.engine.page))
+    totals = state.totals
+    status = state.status
+    if not scene.shape.nodes:
+        status = jnp.where(scene.engine.caching, NEEDS_TREE, status).astype(jnp.int32)
+    return state._replace(
+        status=status, totals=totals._replace(retractions=totals.retractions + 1)
+    )
+
+
+def enqueue(state: RadixState, rank: I32, row: I32) -> RadixState:
+    """To the back of the queue."""
+    ranks, live = state.ranks, state.live
+    tail = at(ranks.tail, rank)
+    live = live._replace(
+        next=put(put_where(tail >= 0, live.next, tail, row), row, -1)
+    )
+    ranks = ranks._replace(
+        head=put_where(tail < 0, ranks.head, rank, row), tail=put(ranks.tail, rank, row)
+    )
+    return state._replace(live=live, ranks=ranks)
+
+
+class _Run(NamedTuple):
+    """A run of decode passes under way."""
+
+    passes: I32
+    now_ms: F64
+    first_ms: F64
+    second_ms: F64
+    context: I32
+    ratio: F64
+    hold: I32
+    go: Bool[Array, ""]
+    priced: Bool[Array, ""]
+
+
+def _lowered(scene: Scene, ratio: F64) -> F64:
+    limits = scene.engine.limits
+    return jnp.maximum(ratio - limits.ratio_decay, limits.ratio_floor)
+
+
+def _run_length(
+    scene: Scene, state: RadixState, rank: I32, batch: _Batch, horizon_ms: F64
+) -> _Run:
+    """How many passes follow one another, and when they end."""
+    page, engine = scene.engine.page, scene.engine
+    n = at(state.ranks.running, rank)
+    head = at(state.ranks.head, rank)
+    waiting = (head >= 0) & (n < engine.slots)
+    row = jnp.maximum(head, 0)
+
+    def demand(state):
+        def fresh(state):
+            return matched_pages(scene, state, rank, row)[1]
+
+        match = lax.cond(at(state.live.admitted, row), lambda _: jnp.int32(0), fresh, state)
+        chunk = engine.limits.chunked_prefill_tokens
+        _, _, cost, reserve, possible = head_demand(scene, state, row, match, chunk)
+        return match, cost + reserve, possible
+
+    zero = jnp.int32(0)
+    match, tokens, possible = lax.cond(
+        waiting, demand, lambda _: (zero, zero, jnp.bool_(False)), state
+    )
+    # Evictions could shorten the match of the request that waits.
+    free = at(state.ranks.free, rank)
+    pages = available(state, rank)
+    spare = jnp.where(waiting & (match > 0), free, pages)
+    # So many passes need whole pages for everyone and no more.
+    most = jnp.minimum(batch.left, jnp.maximum(spare // n * page, 1))
+    first = rank * scene.shape.slots
+
+    def fits(passes, ratio):
+        """Whether the head would be admitted after so many passes."""
+
+        def taken(i, total):
+            owned = at(state.live.owned, at(state.ranks.run, first + i))
+            return total + ceil_div(owned + passes, page) - ceil_div(owned, page)
+
+        used = lax.fori_loop(0, n, taken, zero)
+        room = ((pages - used) * page).astype(jnp.float64)
+        room = room - reserved_tokens(scene, state, rank, ratio, passes)
+        return tokens.astype(jnp.float64) < room
+
+    def one(run):
+        price = scene.steps.decode_ns(n, run.context)
+        in_ms = (price.astype(jnp.float64) / engine.giga) * 1000.0
+        # The maximum keeps the product from fusing with the sum to one rounding.
+        now = run.now_ms + jnp.maximum(in_ms, 0.0)
+        passes = run.passes + 1
+        go = (passes < most) & (now < horizon_ms)
+        free_to_prefill = go & (run.hold == 0) & waiting & possible
+        ready = lax.cond(
+            free_to_prefill,
+            lambda: fits(passes, run.ratio),
+            lambda: jnp.bool_(False),
+        )
+        go = go & ~ready
+        return _Run(
+            passes=passes,
+            now_ms=now,
+            first_ms=jnp.where(passes == 1, now, run.first_ms),
+            second_ms=jnp.where(passes == 2, now, run.second_ms),
+            context=run.context + n,
+            ratio=jnp.where(go, _lowered(scene, run.ratio), run.ratio),
+            hold=jnp.where(go, jnp.maximum(run.hold - 1, 0), run.hold),
+            go=go & (price >= 0),
+            priced=run.priced & (price >= 0),
+        )
+
+    start = _Run(
+        zero, state.now, state.now, state.now, batch.context,
+        at(state.ranks.ratio, rank), at(state.ranks.hold, rank), jnp.bool_(True),
+        jnp.bool_(True),
+    )  # fmt: skip
+    return lax.while_loop(lambda run: run.go, one, start)
+
+
+def _advance(scene: Scene, state: RadixState, rank: I32, passes: I32) -> RadixState:
+    """Give every running request so many tokens; end those that have all."""
+    page, slots = scene.engine.page, scene.shape.slots
+    first = rank * slots
+    n = at(state.ranks.running, rank)
+
+    def taken(i, total):
+        owned = at(state.live.owned, at(state.ranks.run, first + i))
+        return total + ceil_div(owned + passes, page) - ceil_div(owned, page)
+
+    pages = lax.fori_loop(0, n, taken, jnp.int32(0))
+    state, _ = make_room(scene, state, rank, pages)
+    state = take_pages(scene, state, rank, pages)
+
+    def grow(i, state):
+        row = at(state.ranks.run, first + i)
+        live = state.live
+        owned = at(live.owned, row)
+        live = live._replace(
+            owned=put(live.owned, row, owned + passes),
+            generated=put(live.generated, row, at(live.generated, row) + passes),
+        )
+        state = emit(scene, state._replace(live=live), rank, row)
+        before_last = (owned + passes - 1) // page > owned // page
+        return lax.cond(
+            before_last, lambda s: store(scene, s, rank, row), lambda s: s, state
+        )
+
+    state = lax.fori_loop(0, n, grow, state)
+    # Uses are ordered by pass, then by place in the batch; a use takes up to 4 ticks.
+    clock = state.tree.clock
+
+    def ticks(pass_number, place):
+        return clock + 4 * (pass_number.astype(jnp.int64) * slots + place)
+
+    def settle(i, carry):
+        state, kept = carry
+        row = at(state.ranks.run, first + i)
+        owned = at(state.live.owned, row)
+        full = owned % page == 0
+        tree = state.tree._replace(clock=ticks(passes, i))
+        state = lax.cond(
+            full,
+            lambda s: store(scene, s, rank, row),
+            lambda s: s,
+            state._replace(tree=tree),
+        )
+        ended = output_left(scene, state, row) <= 0
+        filled = passes - owned % page
+        used = jnp.where(full | ended, state.tree.clock, ticks(filled, i) + 3)
+        live = state.live
+        used = jnp.where(ended | (filled >= 1), used, at(live.used, row))
+        state = state._replace(live=live._replace(used=put(live.used, row, used)))
+
+        def end(state):
+            return close(scene, log_leave(scene.shape, state, rank, row), rank, row)
+
+        state = lax.cond(ended, end, lambda s: s, state)
+        run = put(state.ranks.run, first + kept, row)
+        state = state._replace(ranks=state.ranks._replace(run=run))
+        return state, kept + jnp.where(ended, 0, 1)
+
+    state, kept = lax.fori_loop(0, n, settle, (state, jnp.int32(0)))
+    ranks = state.ranks
+    return state._replace(
+        ranks=ranks._replace(running=put(ranks.running, rank, kept)),
+        tree=state.tree._replace(clock=ticks(passes + 1, 0)),
+    )
+
+
+def decode_passes(
+    scene: Scene, state: RadixState, rank: I32, horizon_ms: F64
+) -> RadixState:
+    """One decode pass over all running requests, and those that surely follow."""
+    limits = scene.engine.limits
+
+    def short(state):
+        needed = _batch(scene, state, rank).needed
+        return (available(state, rank) < needed) & (at(state.ranks.running, rank) > 1)
+
+    before = state.totals.retractions
+    state = lax.while_loop(short, lambda s: _retract(scene, s, rank), state)
+    retracted = state.totals.retractions > before
+    batch = _batch(scene, state, rank)
+    n = at(state.ranks.running, rank)
+    made = (batch.generated + limits.retract_tokens * n).astype(jnp.float64)
+    share = jnp.minimum(1.0, made / (batch.output + 1).astype(jnp.float64))
+    old = at(state.ranks.ratio, rank)
+    ratio = jnp.where(retracted, share, _lowered(scene, old))
+    ranks = state.ranks._replace(ratio=put(state.ranks.ratio, rank, ratio))
+    this = state.this._replace(
+        changed=state.this.changed | (ratio != old),
+        effect=state.this.effect | retracted,
+    )
+    state = state._replace(ranks=ranks, this=this)
+
+    def go(state):
+        run = _run_length(scene, state, rank, batch, horizon_ms)
+        ranks = state.ranks._replace(
+            ratio=put(state.ranks.ratio, rank, run.ratio),
+            hold=put(state.ranks.hold, rank, run.hold),
+            decode_query=state.ranks.decode_query.at[rank].set(
+                jnp.stack([n, batch.context])
+            ),
+            decode_passes=put(
+                state.ranks.decode_passes, rank, at(state.ranks.decode_passes, rank) + 1
+            ),
+        )
+        this = state.this._replace(
+            worked=jnp.bool_(True),
+            effect=jnp.bool_(True),
+            passes=run.passes,
+            first_ms=run.first_ms,
+            second_ms=run.second_ms,
+            end_ms=jnp.maximum(state.this.end_ms, run.now_ms),
+        )
+        status = jnp.where(run.priced, state.status, UNPRICED).astype(jnp.int32)
+        ranks = ranks._replace(own_end_ms=put(ranks.own_end_ms, rank, run.now_ms))
+        state = state._replace(ranks=ranks, this=this, status=status)
+        return _advance(scene, state, rank, run.passes)
+
+    possible = (n > 0) & (available(state, rank) >= batch.needed)
+    return lax.cond(possible, go, lambda s: s, state)

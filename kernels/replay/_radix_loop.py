@@ -1,0 +1,277 @@
+"""One replay of SGLang workers, event by event: a scalar program for one lane.
+
+Do not vmap: every branch is a real branch, and no array is copied to change an element.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Bool, Float, Int
+
+from .._arrays import Array
+from ._radix_arrivals import (
+    first_arrivals,
+    follow_up,
+    next_arrival_ms,
+    release_arrivals,
+)
+from ._radix_logs import log_pass, log_token
+from ._radix_pages import Scene
+from ._radix_pass import rank_pass
+from ._radix_state import (
+    ADMISSIONS,
+    DONE,
+    JOINS,
+    NODES,
+    PASSES,
+    RUNNING,
+    STALLED,
+    Live,
+    Logs,
+    RadixLane,
+    RadixShape,
+    RadixState,
+    Totals,
+    at,
+    fresh_pass,
+    put,
+    put_where,
+    start_state,
+)
+
+
+I32 = Int[Array, ""]
+F64 = Float[Array, ""]
+
+
+class RadixAnswer(NamedTuple):
+    """What one replay leaves behind."""
+
+    status: I32
+    live: Live
+    logs: Logs
+    totals: Totals
+    decode_passes: Int[Array, " ranks"]
+
+
+def _worker_ranks(scene: Scene, worker: I32) -> tuple[I32, I32]:
+    first = worker * scene.shape.ranks
+    return first, first + scene.shape.ranks
+
+
+def _has_work(scene: Scene, state: RadixState, worker: I32) -> Bool[Array, ""]:
+    ranks = state.ranks
+    busy = (ranks.head >= 0) | (ranks.running > 0) | (ranks.reject_head >= 0)
+    if scene.shape.all_ranks == 1:
+        return busy[0]
+    of_worker = jnp.arange(scene.shape.all_ranks) // scene.shape.ranks == worker
+    return jnp.any(busy & of_worker)
+
+
+def _horizon_ms(scene: Scene, state: RadixState, worker: I32) -> F64:
+    """Before which nothing can arrive at this worker that it does not cause itself."""
+    horizon = jnp.minimum(next_arrival_ms(scene, state)[0], scene.engine.cap_ms)
+    if scene.shape.workers == 1:
+        return horizon
+
+    def other(i, horizon):
+        idle_ms = jnp.where(_has_work(scene, state, i), state.now, jnp.inf)
+        end_ms = at(state.end_ms, i)
+        until = jnp.where(jnp.isinf(end_ms), idle_ms, end_ms)
+        return jnp.where(i == worker, horizon, jnp.minimum(horizon, until))
+
+    caused = (scene.load.in_flight > 0) | jnp.any(scene.load.follow >= 0)
+    return lax.cond(
+        caused,
+        lambda: lax.fori_loop(0, scene.shape.workers, other, horizon),
+        lambda: horizon,
+    )
+
+
+def _see(scene: Scene, state: RadixState, rank: I32) -> RadixState:
+    """Write the instants of this pass's tokens, completions and rejections."""
+    this, slots = state.this, scene.shape.slots
+    end = this.end_ms
+    first = jnp.where(this.passes > 1, this.first_ms, end)
+    prefill = at(state.ranks.decode_query, (rank, 0)) == 0
+
+    def token(i, state):
+        live = state.live
+        row = at(state.ranks.emit, rank * slots + i)
+        before = at(live.generated, row) - this.passes
+        second = jnp.where(before == 0, this.second_ms, first)
+        has_second = (before == 1) | ((before == 0) & (this.passes > 1))
+        live = live._replace(
+            first_ms=put_where(before == 0, live.first_ms, row, first),
+            second_ms=put_where(has_second, live.second_ms, row, second),
+            last_ms=put(live.last_ms, row, end),
+        )
+        state = state._replace(live=live)
+        return lax.cond(
+            prefill, lambda s: log_token(scene.shape, s, row, end), lambda s: s, state
+        )
+
+    def done(i, terminal_ms):
+        return put(terminal_ms, at(state.ranks.finish, rank * slots + i), end)
+
+    state = lax.fori_loop(0, at(state.ranks.emitting, rank), token, state)
+    terminal_ms = lax.fori_loop(
+        0, at(state.ranks.finishing, rank), done, state.live.terminal_ms
+    )
+
+    def rejected(carry):
+        terminal_ms, row = carry
+        return put(terminal_ms, row, end), at(state.live.next, row)
+
+    terminal_ms, _ = lax.while_loop(
+        lambda carry: carry[1] >= 0,
+        rejected,
+        (terminal_ms, at(state.ranks.rejecting, rank)),
+    )
+    state = state._replace(live=state.live._replace(terminal_ms=terminal_ms))
+    return log_pass(scene.shape, state, rank)
+
+
+def _deliver(scene: Scene, state: RadixState, worker: I32) -> RadixState:
+    """The pass of this worker ends: what ended lets others arrive."""
+    slots = scene.shape.slots
+
+    def of_rank(rank, state):
+        def rejected(carry):
+            state, row = carry
+            return follow_up(scene, state, row), at(state.live.next, row)
+
+        state, _ = lax.while_loop(
+            lambda carry: carry[1] >= 0, rejected, (state, at(state.ranks.rejecting, rank))
+        )
+
+        def done(i, state):
+            return follow_up(scene, state, at(state.ranks.finish, rank * slots + i))
+
+        return lax.fori_loop(0, at(state.ranks.finishing, rank), done, state)
+
+    state = state._replace(end_ms=put(state.end_ms, worker, jnp.inf))
+    return lax.fori_loop(*_worker_ranks(scene, worker), of_rank, state)
+
+
+def _worker_pass(scene: Scene, state: RadixState, worker: I32) -> RadixState:
+    """Plan one pass of all ranks of a worker."""
+    first, last = _worker_ranks(scene, worker)
+    state = state._replace(this=fresh_pass(state.now))
+    if scene.shape.ranks == 1:
+        horizon = _horizon_ms(scene, state, worker)
+        state = rank_pass(scene, state, first, horizon)
+    else:
+        alone = jnp.float64(-jnp.inf)
+        state = lax.fori_loop(
+            first, last, lambda k, s: rank_pass(scene, s, k, alone), state
+        )
+    this, ranks = state.this, state.ranks
+    own = jnp.arange(scene.shape.all_ranks) // scene.shape.ranks == worker
+    hold = jnp.where(own & this.prefilled, scene.engine.interval, ranks.hold)
+    rest = own & ~this.worked & this.deferred
+    ratio = jnp.where(rest, scene.engine.limits.ratio_initial, ranks.ratio)
+    state = state._replace(ranks=ranks._replace(hold=hold, ratio=ratio))
+    state = lax.fori_loop(first, last, lambda k, s: _see(scene, s, k), state)
+    spent = this.end_ms - state.now
+    busy_ms = state.totals.busy_ms.at[worker].add(spent)
+    events = state.totals.events + 1
+    return state._replace(totals=state.totals._replace(busy_ms=busy_ms, events=events))
+
+
+def _drive(scene: Scene, state: RadixState, worker: I32) -> RadixState:
+    """Start passes on an idle worker until one takes time."""
+    limits = scene.engine.limits
+
+    def going(carry):
+        state, _, go = carry
+        return go & (state.status == RUNNING) & _has_work(scene, state, worker)
+
+    def one(carry):
+        state, retries, _ = carry
+        state = _worker_pass(scene, state, worker)
+        this = state.this
+        long = this.end_ms > state.now
+
+        def starts(state):
+            return state._replace(end_ms=put(state.end_ms, worker, this.end_ms))
+
+        state = lax.cond(long, starts, lambda s: _deliver(scene, s, worker), state)
+        idle = ~long & ~this.effect
+        retries = retries + jnp.where(idle, 1, 0)
+        stalled = idle & ((retries > limits.retries) | ~this.changed)
+        status = jnp.where(
+            stalled & (state.status == RUNNING), STALLED, state.status
+        ).astype(jnp.int32)
+        return _overflow(scene, state._replace(status=status)), retries, ~long
+
+    return lax.while_loop(going, one, (state, jnp.int32(0), jnp.bool_(True)))[0]
+
+
+def _overflow(scene: Scene, state: RadixState) -> RadixState:
+    """Stop at a capacity that was too small; the caller runs again with more."""
+    shape, logs, status = scene.shape, state.logs, state.status
+    causes = [
+        (bool(shape.nodes), state.tree.full, NODES),
+        (bool(shape.passes), logs.passes > shape.passes, PASSES),
+        (bool(shape.admissions), logs.admissions > shape.admissions, ADMISSIONS),
+        (bool(shape.joins), logs.joins > shape.joins, JOINS),
+    ]
+    for possible, happened, code in causes:
+        if possible:
+            stops = happened & (status == RUNNING)
+            status = jnp.where(stops, code, status).astype(jnp.int32)
+    return state._replace(status=status)
+
+
+def _event(scene: Scene, state: RadixState) -> RadixState:
+    """Everything that happens at the next instant."""
+    workers, engine = scene.shape.workers, scene.engine
+    getting_ready = jnp.where(state.now < engine.ready_ms, engine.ready_ms, jnp.inf)
+    instant = jnp.minimum(next_arrival_ms(scene, state)[0], jnp.min(state.end_ms))
+    instant = jnp.minimum(instant, getting_ready)
+    over = jnp.isinf(instant) | (instant > engine.cap_ms)
+
+    def happen(state):
+        state = state._replace(now=jnp.maximum(instant, state.now))
+
+        def deliver(worker, state):
+            return lax.cond(
+                at(state.end_ms, worker) <= state.now,
+                lambda s: _deliver(scene, s, worker),
+                lambda s: s,
+                state,
+            )
+
+        def drive(worker, state):
+            idle = jnp.isinf(at(state.end_ms, worker)) & (state.status == RUNNING)
+            return lax.cond(
+                idle & (state.now >= engine.ready_ms),
+                lambda s: _drive(scene, s, worker),
+                lambda s: s,
+                state,
+            )
+
+        state = lax.fori_loop(jnp.int32(0), jnp.int32(workers), deliver, state)
+        state = release_arrivals(scene, state)
+        return lax.fori_loop(jnp.int32(0), jnp.int32(workers), drive, state)
+
+    def stop(state):
+        return state._replace(status=jnp.int32(DONE))
+
+    return lax.cond(over, stop, happen, state)
+
+
+def run_radix(shape: RadixShape, lane: RadixLane) -> RadixAnswer:
+    """Replay one scenario; status says how it ended."""
+    scene = Scene(shape, *lane)
+    state = first_arrivals(scene, start_state(shape, lane.engine))
+    state = lax.while_loop(
+        lambda state: state.status == RUNNING, lambda s: _event(scene, s), state
+    )
+    return RadixAnswer(
+        state.status, state.live, state.logs, state.totals, state.ranks.decode_passes
+    )

@@ -1,0 +1,270 @@
+"""One pass of one rank of the SGLang scheduler: reject, prefill a batch, or decode."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Float, Int
+
+from .._arrays import Array
+from ._radix_decode import decode_passes, one_token
+from ._radix_logs import log_admission
+from ._radix_pages import (
+    Scene,
+    available,
+    make_room,
+    matched_pages,
+    pin,
+    release,
+    store,
+    take_pages,
+)
+from ._radix_requests import (
+    emit,
+    finish,
+    head_demand,
+    length_of,
+    output_left,
+    reserved_tokens,
+)
+from ._radix_state import UNPRICED, RadixState, at, put, put_where
+
+
+I32 = Int[Array, ""]
+F64 = Float[Array, ""]
+
+
+def admit(scene: Scene, state: RadixState, rank: I32) -> tuple[RadixState, I32]:
+    """Form a prefill batch from the head of the queue; how many are in it."""
+    limits = scene.engine.limits
+    slots = scene.engine.slots - at(state.ranks.running, rank)
+    page = scene.engine.page
+    tokens = (available(state, rank) * page).astype(jnp.float64)
+    ratio = at(state.ranks.ratio, rank)
+    room = tokens - reserved_tokens(scene, state, rank, ratio, jnp.int32(0))
+    zero = jnp.int32(0)
+    query = jnp.zeros((3,), jnp.int32)
+
+    def going(carry):
+        state, taken, *_, go = carry
+        return go & (at(state.ranks.head, rank) >= 0) & (taken < slots)
+
+    def step(carry):
+        state, taken, room, left, chunk_left, query, _, _ = carry
+        row = at(state.ranks.head, rank)
+        known = at(state.live.admitted, row)
+        node, match = lax.cond(
+            known,
+            lambda s: (at(s.live.node, row), zero),
+            lambda s: matched_pages(scene, s, rank, row),
+            state,
+        )
+        before, chunk, cost, reserve, possible = head_demand(
+            scene, state, row, match, chunk_left
+        )
+        fits = possible & ((cost + reserve).astype(jnp.float64) < room) & (cost <= left)
+
+        def try_pages(state):
+            state = lax.cond(
+                known,
+                lambda s: s,
+                lambda s: pin(scene, s, rank, row, node, match),
+                state,
+            )
+            state, ok = make_room(scene, state, rank, cost // page)
+
+            def undo(state):
+                return lax.cond(
+                    known, lambda s: s, lambda s: release(scene, s, rank, row), state
+                )
+
+            return lax.cond(ok, lambda s: s, undo, state), ok
+
+        state, ok = lax.cond(fits, try_pages, lambda s: (s, jnp.bool_(False)), state)
+
+        def accept(state):
+            state = take_pages(scene, state, rank, cost // page)
+            live, ranks = state.live, state.ranks
+            reuse = match * page
+            live = live._replace(
+                owned=put(live.owned, row, before + chunk),
+                admitted=put(live.admitted, row, True),
+                reuse=put(live.reuse, row, jnp.maximum(at(live.reuse, row), reuse)),
+            )
+            again = known | ~jnp.isnan(at(live.admit_ms, row))
+            live = live._replace(
+                admit_ms=put_where(~again, live.admit_ms, row, state.now),
+                first_reuse=put_where(~again, live.first_reuse, row, reuse),
+            )
+            head = at(live.next, row)
+            ranks = ranks._replace(
+                head=put(ranks.head, rank, head),
+                tail=put_where(head < 0, ranks.tail, rank, -1),
+            )
+            committed = state.totals.committed_tokens + chunk
+            state = state._replace(
+                live=live,
+                ranks=ranks,
+                batch=put(state.batch, taken, row),
+                totals=state.totals._replace(committed_tokens=committed),
+            )
+            return log_admission(scene.shape, state, row, reuse, ~known)
+
+        state = lax.cond(ok, accept, lambda s: s, state)
+        add = jnp.where(ok, 1, 0)
+        spent = jnp.where(ok, cost, 0)
+        priced = jnp.where(chunk > 0, add, 0)
+        query = query + priced * jnp.stack([jnp.int32(1), before + chunk, before])
+        room = room - jnp.where(ok, cost + reserve, 0)
+        chunk_left = chunk_left - spent
+        go = ok & (chunk_left > 0)
+        return (
+            state, taken + add, room, left - spent, chunk_left, query, ok, go,
+        )  # fmt: skip
+
+    start = (
+        state, zero, room, limits.max_prefill_tokens,
+        limits.chunked_prefill_tokens, query, jnp.bool_(True),
+        jnp.bool_(True),
+    )  # fmt: skip
+    state, taken, _, _, _, query, _, _ = lax.while_loop(going, step, start)
+    ranks = state.ranks
+    state = state._replace(
+        ranks=ranks._replace(prefill_query=ranks.prefill_query.at[rank].set(query))
+    )
+    # Only the last of a batch can be unfinished; it returns to the front.
+    last = at(state.batch, jnp.maximum(taken - 1, 0))
+    partial = (taken > 0) & (at(state.live.owned, last) < length_of(scene, state, last))
+    ranks = state.ranks
+    head = at(ranks.head, rank)
+    live = state.live._replace(next=put_where(partial, state.live.next, last, head))
+    ranks = ranks._replace(
+        head=put_where(partial, ranks.head, rank, last),
+        tail=put_where(partial & (head < 0), ranks.tail, rank, last),
+    )
+    return state._replace(live=live, ranks=ranks), taken
+
+
+def prefill(scene: Scene, state: RadixState, rank: I32, taken: I32) -> RadixState:
+    """A pass that only prefills; prompts that become complete emit a token."""
+    slots, page = scene.shape.slots, scene.engine.page
+
+    def complete(state, row):
+        return at(state.live.owned, row) == length_of(scene, state, row)
+
+    def count(i, needed):
+        row = at(state.batch, i)
+        more = complete(state, row) & (output_left(scene, state, row) > 1)
+        boundary = at(state.live.owned, row) % page == 0
+        return needed + jnp.where(more & boundary, 1, 0)
+
+    needed = lax.fori_loop(0, taken, count, jnp.int32(0))
+    state, _ = make_room(scene, state, rank, needed)
+    state = lax.fori_loop(
+        0, taken, lambda i, s: store(scene, s, rank, at(s.batch, i)), state
+    )
+    room = at(state.ranks.free, rank) >= needed
+
+    def end(state, row):
+        one = jnp.where(output_left(scene, state, row) == 1, 1, 0)
+        generated = at(state.live.generated, row) + one
+        state = state._replace(
+            live=state.live._replace(
+                generated=put(state.live.generated, row, generated)
+            )
+        )
+        state = lax.cond(one > 0, lambda s: emit(scene, s, rank, row), lambda s: s, state)
+        return finish(scene, state, rank, row)
+
+    def go_on(state, row):
+        state = join(state, row)
+
+        def speak(state):
+            return emit(scene, one_token(scene, state, rank, row), rank, row)
+
+        return lax.cond(room, speak, lambda s: s, state)
+
+    def join(state, row):
+        ranks = state.ranks
+        count = at(ranks.running, rank)
+        ranks = ranks._replace(
+            run=put(ranks.run, rank * slots + count, row),
+            running=put(ranks.running, rank, count + 1),
+        )
+        joined = at(ranks.decode_passes, rank)
+        live = state.live._replace(joined=put(state.live.joined, row, joined))
+        return state._replace(ranks=ranks, live=live)
+
+    def one(i, state):
+        row = at(state.batch, i)
+        return lax.cond(
+            complete(state, row),
+            lambda s: lax.cond(
+                output_left(scene, s, row) <= 1, lambda s: end(s, row), lambda s: go_on(s, row), s
+            ),
+            lambda s: s,
+            state,
+        )
+
+    state = lax.fori_loop(0, taken, one, state)
+    query = state.ranks.prefill_query[rank]
+    n = jnp.maximum(query[0], 1)
+    price = scene.steps.prefill_ns(query[0], query[1] // n, query[2] // n)
+    in_ms = (price.astype(jnp.float64) / scene.engine.giga) * 1000.0
+    # The maximum keeps the product from fusing with the sum to one rounding.
+    end_ms = state.now + jnp.maximum(in_ms, 0.0)
+    ranks = state.ranks
+    status = jnp.where(price >= 0, state.status, UNPRICED).astype(jnp.int32)
+    state = state._replace(
+        status=status,
+        ranks=ranks._replace(own_end_ms=put(ranks.own_end_ms, rank, end_ms))
+    )
+    computed = query[0] > 0
+    this = state.this
+    return state._replace(
+        this=this._replace(
+            worked=this.worked | computed,
+            prefilled=this.prefilled | computed,
+            effect=jnp.bool_(True),
+            end_ms=jnp.maximum(this.end_ms, end_ms),
+        )
+    )
+
+
+def rank_pass(
+    scene: Scene, state: RadixState, rank: I32, horizon_ms: F64
+) -> RadixState:
+    """Plan and carry out one pass; decode passes that nothing can disturb follow suit.
+
+    horizon_ms: before which no arrival can reach this rank.
+    """
+    ranks, this = state.ranks, state.this
+    rejecting = at(ranks.reject_head, rank)
+    deferred = at(ranks.hold, rank) > 0
+    hold = at(ranks.hold, rank) - jnp.where(deferred, 1, 0)
+    zero = jnp.int32(0)
+    ranks = ranks._replace(
+        rejecting=put(ranks.rejecting, rank, rejecting),
+        reject_head=put(ranks.reject_head, rank, -1),
+        reject_tail=put(ranks.reject_tail, rank, -1),
+        hold=put(ranks.hold, rank, hold),
+        finishing=put(ranks.finishing, rank, zero),
+        emitting=put(ranks.emitting, rank, zero),
+        own_end_ms=put(ranks.own_end_ms, rank, state.now),
+        prefill_query=ranks.prefill_query.at[rank].set(0),
+        decode_query=ranks.decode_query.at[rank].set(0),
+    )
+    this = this._replace(
+        deferred=this.deferred | deferred, effect=this.effect | deferred | (rejecting >= 0)
+    )
+    state = state._replace(ranks=ranks, this=this)
+    able = ~deferred & (at(ranks.head, rank) >= 0)
+    state, taken = lax.cond(
+        able, lambda s: admit(scene, s, rank), lambda s: (s, zero), state
+    )
+    return lax.cond(
+        taken > 0,
+        lambda s: prefill(scene, s, rank, taken),
+        lambda s: decode_passes(scene, s, rank, horizon_ms),
+        state,
+    )
