@@ -75,7 +75,8 @@ def _compile(
 ) -> dict[Layout, AisimError]:
     """Add the prices of new layouts to `known`; returns why the others have none.
 
-    The first that can be built opens the tables; the rest are compiled in one batch.
+    The first that can be built opens the tables. Several are compiled in one batch, so
+    that they share the arrays and the programs of later calls.
     """
     failed: dict[Layout, AisimError] = {}
     for layout, record in new.items():
@@ -84,20 +85,20 @@ def _compile(
         except AisimError as error:
             failed[layout] = error
             continue
-        known[layout] = OpLevelPrices(model.batch, 0, apart)
-        rest = [at for at in new if at not in known and at not in failed]
-        if rest:
+        batch, layouts = model.batch, [layout]
+        if len(new) > len(failed) + 1:
+            layouts = [at for at in new if at not in failed]
             batch = compile_batch(
                 model.tables,
                 model.spec,
                 model.precision,
-                rest,
+                layouts,
                 nextn=model.nextn,
                 analytic=model.config.database_mode == "SOL",
                 attention_backend=model.config.attention_backend,
             )
-            for lane, at in enumerate(rest):
-                known[at] = OpLevelPrices(batch, lane, apart)
+        for lane, at in enumerate(layouts):
+            known[at] = OpLevelPrices(batch, lane, apart)
         break
     return failed
 
