@@ -162,9 +162,7 @@ class OpLevelBatch:
             lane,
             rows,
             kv_len,
-            lambda i: self.scalar(int(lane[i])).decode_ms(
-                int(rows[i]), int(kv_len[i])
-            ),
+            lambda i: self.scalar(int(lane[i])).decode_ms(int(rows[i]), int(kv_len[i])),
         )
 
     def _decode_many(self, lane, counts) -> np.ndarray:
