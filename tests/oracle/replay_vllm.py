@@ -369,7 +369,7 @@ class VllmScheduler:
         seq.built = True
         seq.computed = seq.isl
         self.publish(seq)
-        later = (
-            place for place, other in enumerate(self.waiting) if other.order > seq.order
-        )
-        self.waiting.insert(next(later, len(self.waiting)), seq)
+        place = len(self.waiting)
+        while place and self.waiting[place - 1].order > seq.order:
+            place -= 1
+        self.waiting.insert(place, seq)
