@@ -269,7 +269,9 @@ def test_lanes_report_what_the_single_report_says() -> None:
     scenarios = [recorded(load_case(name)) for name in names]
     bounds = bounds_of(load_case("k01_sla"))
     lanes = lane_metrics(
-        [one[0] for one in scenarios], [one[1:] for one in scenarios], bounds
+        [one[0] for one in scenarios],
+        [(work, where) for _, work, where in scenarios],
+        bounds,
     )
     for lane, scenario in enumerate(scenarios):
         report = summary(*scenario, bounds=bounds)
