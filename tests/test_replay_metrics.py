@@ -283,9 +283,9 @@ def test_a_lane_without_completions_has_no_latency() -> None:
     from aisim_jax.replay import REJECTED
     from aisim_jax.replay._lane_metrics import lane_metrics
 
-    replayed, *scenario = recorded(load_case("a01_single"))
+    replayed, work, where = recorded(load_case("a01_single"))
     lost = replace(replayed, status=np.full_like(replayed.status, REJECTED))
-    lanes = lane_metrics([lost], [tuple(scenario)])
+    lanes = lane_metrics([lost], [(work, where)])
     assert lanes.rejected_requests[0] == 1
     assert np.isnan([lanes.mean_ttft_ms[0], lanes.mean_itl_ms[0]]).all()
 
