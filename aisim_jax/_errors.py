@@ -40,5 +40,9 @@ class InfeasibleError(AisimError):
     """Nothing in the searched space meets the request; the message says why."""
 
 
+class ReplayStalledError(AisimError):
+    """A request at the head of a queue can never be admitted; nothing else happens."""
+
+
 class MeasurementWarning(UserWarning):
     """Measured figures in use that are known to mislead; the message says how."""

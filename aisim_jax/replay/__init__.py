@@ -13,6 +13,7 @@ from ._outcome import COMPLETED as COMPLETED
 from ._outcome import REJECTED as REJECTED
 from ._outcome import UNFINISHED as UNFINISHED
 from ._outcome import Replayed as Replayed
+from ._predict import predict as predict
 from ._prediction import Prediction as Prediction
 from ._prices import with_prices as with_prices
 from ._refusals import restored as restored
@@ -21,5 +22,6 @@ from ._resolve import resolve_deployment as resolve_deployment
 from ._resolve import resolve_deployments as resolve_deployments
 from ._resolved import Resolved as Resolved
 from ._resolved import ResolvedRole as ResolvedRole
+from ._run import replay_scenarios as replay_scenarios
 from ._samples import token_gaps_ms as token_gaps_ms
 from ._workload import build_workload as build_workload

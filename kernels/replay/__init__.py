@@ -1,5 +1,32 @@
 """Replay kernels: one scheduler pass, one event, one scenario; arrays in, arrays out."""
 
+from ._block_loop import run_blocks as run_blocks
+from ._block_state import BlockLane as BlockLane
+from ._block_state import BlockShape as BlockShape
+from ._counting_loop import run_scenario as run_scenario
+from ._counting_state import LOG_FULL as LOG_FULL
+from ._counting_state import SLOTS_FULL as SLOTS_FULL
+from ._counting_state import STALLED as STALLED
+from ._counting_state import UNPRICED as UNPRICED
+from ._counting_state import CountingShape as CountingShape
+from ._counting_state import Lane as Lane
+from ._counting_state import Limits as Limits
+from ._counting_state import Scenario as Scenario
+from ._counting_state import Traffic as Traffic
+from ._op_level_steps import OpLevelSteps as OpLevelSteps
+from ._price_parts import UNPRICED_NS as UNPRICED_NS
+from ._price_parts import DecodeTable as DecodeTable
+from ._price_parts import FreeWork as FreeWork
+from ._price_parts import PrefillTable as PrefillTable
+from ._price_parts import SurfaceDecode as SurfaceDecode
+from ._price_parts import SurfacePrefill as SurfacePrefill
+from ._radix_loop import RadixAnswer as RadixAnswer
+from ._radix_loop import run_radix as run_radix
+from ._radix_state import RadixEngine as RadixEngine
+from ._radix_state import RadixLane as RadixLane
+from ._radix_state import RadixLoad as RadixLoad
+from ._radix_state import RadixShape as RadixShape
+from ._radix_state import SglangLimits as SglangLimits
 from ._timing import FixedSteps as FixedSteps
 from ._timing import PolynomialSteps as PolynomialSteps
 from ._timing import Steps as Steps

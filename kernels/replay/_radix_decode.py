@@ -17,12 +17,8 @@ from ._radix_pages import (
     make_room,
     matched_pages,
     release,
-    store,
-    take_pages,
 )
 from ._radix_requests import (
-    close,
-    emit,
     head_demand,
     length_of,
     output_left,
@@ -62,22 +58,6 @@ def _batch(scene: Scene, state: RadixState, rank: I32) -> _Batch:
     zero = jnp.int32(0)
     start = _Batch(zero, zero, jnp.int32(2**30), zero, zero)
     return lax.fori_loop(0, at(state.ranks.running, rank), add, start)
-
-
-def one_token(scene: Scene, state: RadixState, rank: I32, row: I32) -> RadixState:
-    """One more token with a KV slot."""
-    live, page = state.live, scene.engine.page
-    fresh = jnp.where(at(live.owned, row) % page == 0, 1, 0)
-    owned = at(live.owned, row) + 1
-    state = take_pages(scene, state, rank, fresh)
-    live = state.live._replace(
-        owned=put(live.owned, row, owned),
-        generated=put(live.generated, row, at(live.generated, row) + 1),
-    )
-    state = state._replace(live=live)
-    return lax.cond(
-        owned % page == 0, lambda s: store(scene, s, rank, row), lambda s: s, state
-    )
 
 
 def _remove_running(scene: Scene, state: RadixState, rank: I32, place: I32) -> RadixState:
@@ -229,80 +209,10 @@ def _run_length(
     return lax.while_loop(lambda run: run.go, one, start)
 
 
-def _advance(scene: Scene, state: RadixState, rank: I32, passes: I32) -> RadixState:
-    """Give every running request so many tokens; end those that have all."""
-    page, slots = scene.engine.page, scene.shape.slots
-    first = rank * slots
-    n = at(state.ranks.running, rank)
-
-    def taken(i, total):
-        owned = at(state.live.owned, at(state.ranks.run, first + i))
-        return total + ceil_div(owned + passes, page) - ceil_div(owned, page)
-
-    pages = lax.fori_loop(0, n, taken, jnp.int32(0))
-    state, _ = make_room(scene, state, rank, pages)
-    state = take_pages(scene, state, rank, pages)
-
-    def grow(i, state):
-        row = at(state.ranks.run, first + i)
-        live = state.live
-        owned = at(live.owned, row)
-        live = live._replace(
-            owned=put(live.owned, row, owned + passes),
-            generated=put(live.generated, row, at(live.generated, row) + passes),
-        )
-        state = emit(scene, state._replace(live=live), rank, row)
-        before_last = (owned + passes - 1) // page > owned // page
-        return lax.cond(
-            before_last, lambda s: store(scene, s, rank, row), lambda s: s, state
-        )
-
-    state = lax.fori_loop(0, n, grow, state)
-    # Uses are ordered by pass, then by place in the batch; a use takes up to 4 ticks.
-    clock = state.tree.clock
-
-    def ticks(pass_number, place):
-        return clock + 4 * (pass_number.astype(jnp.int64) * slots + place)
-
-    def settle(i, carry):
-        state, kept = carry
-        row = at(state.ranks.run, first + i)
-        owned = at(state.live.owned, row)
-        full = owned % page == 0
-        tree = state.tree._replace(clock=ticks(passes, i))
-        state = lax.cond(
-            full,
-            lambda s: store(scene, s, rank, row),
-            lambda s: s,
-            state._replace(tree=tree),
-        )
-        ended = output_left(scene, state, row) <= 0
-        filled = passes - owned % page
-        used = jnp.where(full | ended, state.tree.clock, ticks(filled, i) + 3)
-        live = state.live
-        used = jnp.where(ended | (filled >= 1), used, at(live.used, row))
-        state = state._replace(live=live._replace(used=put(live.used, row, used)))
-
-        def end(state):
-            return close(scene, log_leave(scene.shape, state, rank, row), rank, row)
-
-        state = lax.cond(ended, end, lambda s: s, state)
-        run = put(state.ranks.run, first + kept, row)
-        state = state._replace(ranks=state.ranks._replace(run=run))
-        return state, kept + jnp.where(ended, 0, 1)
-
-    state, kept = lax.fori_loop(0, n, settle, (state, jnp.int32(0)))
-    ranks = state.ranks
-    return state._replace(
-        ranks=ranks._replace(running=put(ranks.running, rank, kept)),
-        tree=state.tree._replace(clock=ticks(passes + 1, 0)),
-    )
-
-
-def decode_passes(
+def plan_decode(
     scene: Scene, state: RadixState, rank: I32, horizon_ms: F64
-) -> RadixState:
-    """One decode pass over all running requests, and those that surely follow."""
+) -> tuple[RadixState, I32]:
+    """Make a decode pass possible; how many requests take part in it."""
     limits = scene.engine.limits
 
     def short(state):
@@ -347,8 +257,8 @@ def decode_passes(
         )
         status = jnp.where(run.priced, state.status, UNPRICED).astype(jnp.int32)
         ranks = ranks._replace(own_end_ms=put(ranks.own_end_ms, rank, run.now_ms))
-        state = state._replace(ranks=ranks, this=this, status=status)
-        return _advance(scene, state, rank, run.passes)
+        return state._replace(ranks=ranks, this=this, status=status)
 
     possible = (n > 0) & (available(state, rank) >= batch.needed)
-    return lax.cond(possible, go, lambda s: s, state)
+    state = lax.cond(possible, go, lambda s: s, state)
+    return state, jnp.where(possible, n, 0)

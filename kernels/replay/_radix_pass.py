@@ -7,7 +7,7 @@ from jax import lax
 from jaxtyping import Float, Int
 
 from .._arrays import Array
-from ._radix_decode import decode_passes, one_token
+from ._radix_decode import plan_decode
 from ._radix_logs import log_admission
 from ._radix_pages import (
     Scene,
@@ -16,17 +16,10 @@ from ._radix_pages import (
     matched_pages,
     pin,
     release,
-    store,
     take_pages,
 )
-from ._radix_requests import (
-    emit,
-    finish,
-    head_demand,
-    length_of,
-    output_left,
-    reserved_tokens,
-)
+from ._radix_requests import head_demand, length_of, reserved_tokens
+from ._radix_settle import settle
 from ._radix_state import UNPRICED, RadixState, at, put, put_where
 
 
@@ -145,89 +138,24 @@ def admit(scene: Scene, state: RadixState, rank: I32) -> tuple[RadixState, I32]:
     return state._replace(live=live, ranks=ranks), taken
 
 
-def prefill(scene: Scene, state: RadixState, rank: I32, taken: I32) -> RadixState:
-    """A pass that only prefills; prompts that become complete emit a token."""
-    slots, page = scene.shape.slots, scene.engine.page
-
-    def complete(state, row):
-        return at(state.live.owned, row) == length_of(scene, state, row)
-
-    def count(i, needed):
-        row = at(state.batch, i)
-        more = complete(state, row) & (output_left(scene, state, row) > 1)
-        boundary = at(state.live.owned, row) % page == 0
-        return needed + jnp.where(more & boundary, 1, 0)
-
-    needed = lax.fori_loop(0, taken, count, jnp.int32(0))
-    state, _ = make_room(scene, state, rank, needed)
-    state = lax.fori_loop(
-        0, taken, lambda i, s: store(scene, s, rank, at(s.batch, i)), state
-    )
-    room = at(state.ranks.free, rank) >= needed
-
-    def end(state, row):
-        one = jnp.where(output_left(scene, state, row) == 1, 1, 0)
-        generated = at(state.live.generated, row) + one
-        state = state._replace(
-            live=state.live._replace(
-                generated=put(state.live.generated, row, generated)
-            )
-        )
-        state = lax.cond(one > 0, lambda s: emit(scene, s, rank, row), lambda s: s, state)
-        return finish(scene, state, rank, row)
-
-    def go_on(state, row):
-        state = join(state, row)
-
-        def speak(state):
-            return emit(scene, one_token(scene, state, rank, row), rank, row)
-
-        return lax.cond(room, speak, lambda s: s, state)
-
-    def join(state, row):
-        ranks = state.ranks
-        count = at(ranks.running, rank)
-        ranks = ranks._replace(
-            run=put(ranks.run, rank * slots + count, row),
-            running=put(ranks.running, rank, count + 1),
-        )
-        joined = at(ranks.decode_passes, rank)
-        live = state.live._replace(joined=put(state.live.joined, row, joined))
-        return state._replace(ranks=ranks, live=live)
-
-    def one(i, state):
-        row = at(state.batch, i)
-        return lax.cond(
-            complete(state, row),
-            lambda s: lax.cond(
-                output_left(scene, s, row) <= 1, lambda s: end(s, row), lambda s: go_on(s, row), s
-            ),
-            lambda s: s,
-            state,
-        )
-
-    state = lax.fori_loop(0, taken, one, state)
+def _price_prefill(scene: Scene, state: RadixState, rank: I32) -> RadixState:
     query = state.ranks.prefill_query[rank]
     n = jnp.maximum(query[0], 1)
     price = scene.steps.prefill_ns(query[0], query[1] // n, query[2] // n)
     in_ms = (price.astype(jnp.float64) / scene.engine.giga) * 1000.0
     # The maximum keeps the product from fusing with the sum to one rounding.
     end_ms = state.now + jnp.maximum(in_ms, 0.0)
-    ranks = state.ranks
-    status = jnp.where(price >= 0, state.status, UNPRICED).astype(jnp.int32)
-    state = state._replace(
-        status=status,
-        ranks=ranks._replace(own_end_ms=put(ranks.own_end_ms, rank, end_ms))
-    )
+    ranks, this = state.ranks, state.this
     computed = query[0] > 0
-    this = state.this
     return state._replace(
+        status=jnp.where(price >= 0, state.status, UNPRICED).astype(jnp.int32),
+        ranks=ranks._replace(own_end_ms=put(ranks.own_end_ms, rank, end_ms)),
         this=this._replace(
             worked=this.worked | computed,
             prefilled=this.prefilled | computed,
             effect=jnp.bool_(True),
             end_ms=jnp.maximum(this.end_ms, end_ms),
-        )
+        ),
     )
 
 
@@ -262,9 +190,10 @@ def rank_pass(
     state, taken = lax.cond(
         able, lambda s: admit(scene, s, rank), lambda s: (s, zero), state
     )
-    return lax.cond(
+    state, members = lax.cond(
         taken > 0,
-        lambda s: prefill(scene, s, rank, taken),
-        lambda s: decode_passes(scene, s, rank, horizon_ms),
+        lambda s: (_price_prefill(scene, s, rank), taken),
+        lambda s: plan_decode(scene, s, rank, horizon_ms),
         state,
     )
+    return settle(scene, state, rank, members, taken > 0)

@@ -7,7 +7,7 @@ from jax import lax
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
-from ._radix_pages import Scene, ceil_div, release, store
+from ._radix_pages import Scene, ceil_div, release
 from ._radix_state import RadixState, at, put
 
 
@@ -57,13 +57,8 @@ def head_demand(
     return before, chunk, cost, reserve.astype(jnp.int32), possible
 
 
-def finish(scene: Scene, state: RadixState, rank: I32, row: I32) -> RadixState:
-    """Leave the full pages in the tree, give up the rest, report at the pass end."""
-    return close(scene, store(scene, state, rank, row), rank, row)
-
-
 def close(scene: Scene, state: RadixState, rank: I32, row: I32) -> RadixState:
-    """End a request whose pages are stored."""
+    """End a request whose pages are stored; it is reported at the pass end."""
     state = release(scene, state, rank, row)
     ranks = state.ranks
     count = at(ranks.finishing, rank)

@@ -173,29 +173,24 @@ def _remove(tree: Tree, leaf: I32) -> Tree:
 def evict(tree: Tree, rank: I32, pages: I32) -> tuple[Tree, I32]:
     """Remove pages from the tails of unlocked leaves, the longest unused first."""
 
-    def victim(tree: Tree) -> tuple[I32, Bool[Array, ""]]:
+    def trim(state):
+        tree, removed, _ = state
         open_leaf = (tree.child < 0) & (tree.locks == 0) & (tree.home == rank)
         age = jnp.where(open_leaf, tree.stamp, NEVER)
-        oldest = jnp.argmin(age).astype(jnp.int32)
-        return oldest, at(age, oldest) < NEVER
-
-    def trim(state):
-        tree, removed, leaf, _ = state
-        length = at(tree.end, leaf) - at(tree.end, at(tree.parent, leaf))
-        cut = jnp.minimum(length, pages - removed)
+        leaf = jnp.argmin(age).astype(jnp.int32)
+        found = at(age, leaf) < NEVER
+        length = at(tree.end, leaf) - at(tree.end, jnp.maximum(at(tree.parent, leaf), 0))
+        cut = jnp.where(found, jnp.minimum(length, pages - removed), 0)
         tree = tree._replace(end=put(tree.end, leaf, at(tree.end, leaf) - cut))
         tree = lax.cond(
-            cut == length, lambda t: _remove(t, leaf), lambda t: t, tree
+            found & (cut == length), lambda t: _remove(t, leaf), lambda t: t, tree
         )
-        removed = removed + cut
-        leaf, found = lax.cond(
-            removed < pages, victim, lambda _: (leaf, jnp.bool_(False)), tree
-        )
-        return tree, removed, leaf, found
+        return tree, removed + cut, found
 
-    leaf, found = victim(tree)
-    tree, removed, _, _ = lax.while_loop(
-        lambda state: state[3], trim, (tree, jnp.int32(0), leaf, found & (pages > 0))
+    tree, removed, _ = lax.while_loop(
+        lambda state: state[2] & (state[1] < pages),
+        trim,
+        (tree, jnp.int32(0), jnp.bool_(True)),
     )
     return tree, removed
 

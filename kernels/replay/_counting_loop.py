@@ -1,0 +1,483 @@
+"""The event loop of the counting engine: one scenario from its first to its last event."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from .._arrays import Array
+from ._carry import packed_loop
+from ._counting_pass import PassWork, plan_pass, total
+from ._counting_state import (
+    ADMIT,
+    COMPUTED,
+    EMITTED,
+    FINISHED,
+    FIRST,
+    LENGTH,
+    LOG_FULL,
+    REQUEST,
+    RUNNING,
+    SLOTS_FULL,
+    STALLED,
+    TARGET,
+    UNPRICED,
+    Admitted,
+    Counters,
+    CountingShape,
+    Lane,
+    PassLog,
+    Records,
+    RunLog,
+    Scenario,
+    Slots,
+    Worker,
+    blocks_for,
+)
+from ._timing import quotient
+
+
+COMPLETED, REJECTED = 1, 2
+
+
+def instant_ms(
+    base_ms: Float[Array, ""], offset_ns: Int[Array, "*n"]
+) -> Float[Array, "*n"]:
+    """A clock reading: the unrounded start plus whole nanoseconds, one rounding."""
+    return base_ms + quotient(offset_ns.astype("float64"), 1e6, offset_ns)
+
+
+def fresh_scenario(shape: CountingShape, lane: Lane) -> Scenario:
+    """Time 0, nothing released (a closed loop: the first requests are in)."""
+    requests = lane.traffic.isl.size
+    slots = Slots(jnp.zeros((6, shape.slots), jnp.int32), jnp.zeros((2, shape.slots)))
+    zero, zero64, origin = jnp.int32(0), jnp.int64(0), jnp.float64(0.0)
+    never = jnp.float64(jnp.inf)
+    worker = Worker(slots, zero, slots, zero, zero, origin, zero64, never, zero, zero)
+    workers = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (shape.workers, *leaf.shape)), worker
+    )
+    unknown = jnp.full(requests, jnp.nan)
+    released = zero
+    if shape.closed_loop:
+        released = jnp.minimum(lane.limits.in_flight, lane.limits.requests)
+    logged, runs = jnp.zeros(shape.log, jnp.int32), jnp.zeros(shape.runs, jnp.int32)
+    logged_ms, status = jnp.zeros(shape.log), jnp.zeros(requests, jnp.int8)
+    return Scenario(
+        workers=workers._replace(head=jnp.arange(shape.workers, dtype=jnp.int32)),
+        now_ms=origin,
+        released=released,
+        freed=zero,
+        chain=jnp.int32(-1),
+        turn=jnp.int32(0 if shape.closed_loop else -1),
+        status=jnp.int32(RUNNING),
+        records=Records(unknown, unknown, unknown, status),
+        log=PassLog(logged_ms, logged_ms, *([logged] * 7)),
+        runs=RunLog(runs, runs, runs),
+        admitted=Admitted(runs, jnp.zeros(shape.runs)),
+        counters=Counters(zero, zero, zero, zero, zero64, zero),
+        busy_ns=jnp.zeros(shape.workers, jnp.int64),
+    )
+
+
+def _release(
+    shape: CountingShape, lane: Lane, state: Scenario, allow: Bool[Array, ""]
+) -> Scenario:
+    """Let in what arrives by now: as many as left a closed loop, or by the clock."""
+    now = state.now_ms
+    if shape.closed_loop:
+        allowed = jnp.minimum(lane.limits.in_flight + state.freed, lane.limits.requests)
+        return state._replace(released=jnp.where(allow, allowed, state.released))
+
+    def due(count):
+        return allow & (_next_arrival_ms(lane, count) <= now)
+
+    released = jax.lax.while_loop(due, lambda count: count + 1, state.released)
+    return state._replace(released=released)
+
+
+def _next_arrival_ms(lane: Lane, count: Int[Array, ""]) -> Float[Array, ""]:
+    arrival = lane.traffic.arrival_ms
+    known = arrival[jnp.minimum(count, arrival.size - 1)]
+    return jnp.where(count < lane.limits.requests, known, jnp.inf)
+
+
+def _limit_ms(
+    shape: CountingShape, lane: Lane, state: Scenario, worker: Worker, number: Array
+) -> Float[Array, ""]:
+    """The instant from which an arrival could change the passes of this worker."""
+    receptive = (worker.running < lane.limits.max_sequences) & (worker.preempted == 0)
+    receptive = receptive & (worker.head >= state.released)
+    if shape.closed_loop:
+        if shape.workers == 1:
+            return jnp.float64(jnp.inf)
+        others = jnp.arange(shape.workers) != number
+        heads = state.workers
+        idle = jnp.isinf(heads.end_ms)
+        begins = idle & (
+            (heads.running > 0) | (heads.preempted > 0) | (heads.head < state.released)
+        )
+        ends = jnp.where(begins, state.now_ms, heads.end_ms)
+        return jnp.where(receptive, jnp.min(jnp.where(others, ends, jnp.inf)), jnp.inf)
+    return jnp.where(receptive, _next_arrival_ms(lane, worker.head), jnp.inf)
+
+
+def _pass_length(
+    shape: CountingShape,
+    lane: Lane,
+    worker: Worker,
+    work: PassWork,
+    steady: Bool[Array, ""],
+    limit_ms: Float[Array, ""],
+) -> tuple[Int[Array, ""], Int[Array, ""]]:
+    """(equal passes, their ns): one pass, or a decode stretch up to the next event."""
+    limits, steps = lane.limits, lane.steps
+    length, target = worker.slots.counts[LENGTH], worker.slots.counts[TARGET]
+    here = jnp.arange(shape.slots) < worker.running
+
+    def single():
+        n = jnp.maximum(work.prefill, 1)
+        isl, prefix = work.through_chunk // n, work.prefix // n
+        prefill = jax.lax.cond(
+            work.prefill > 0,
+            lambda: steps.prefill_ns(work.prefill, isl, prefix),
+            lambda: jnp.int64(0),
+        )
+        decode = jax.lax.cond(
+            work.decode > 0,
+            lambda: steps.decode_ns(work.decode, work.context),
+            lambda: jnp.int64(0),
+        )
+        priced = (prefill >= 0) & (decode >= 0)
+        return jnp.int32(1), jnp.where(priced, prefill + decode, -1)
+
+    def stretch():
+        remaining = jnp.where(here, target - length, jnp.int32(2**31 - 1))
+        most = jnp.min(remaining)
+
+        def fits(passes: Int[Array, ""]) -> Bool[Array, ""]:
+            held = blocks_for(length + passes - 1, limits.block_size)
+            return total(jnp.where(here, held, 0)) <= limits.blocks
+
+        def horizon():
+            def halve(bounds):
+                low, high = bounds
+                middle = (low + high + 1) // 2
+                inside = fits(middle)
+                return jnp.where(inside, middle, low), jnp.where(
+                    inside, high, middle - 1
+                )
+
+            low, _ = jax.lax.while_loop(
+                lambda bounds: bounds[0] < bounds[1], halve, (jnp.int32(1), most)
+            )
+            return low
+
+        most = jax.lax.cond(fits(most), lambda: most, horizon)
+        return steps.decode_until(
+            work.decode,
+            work.context,
+            most,
+            lambda ns: instant_ms(worker.base_ms, worker.offset_ns + ns) >= limit_ms,
+            shape.window,
+        )
+
+    return jax.lax.cond(steady, stretch, single)
+
+
+class _Begun(NamedTuple):
+    """A pass that has begun: its worker afterwards, and what to write down.
+
+    Requests that leave stand behind the `worker.running` that stay.
+    """
+
+    worker: Worker
+    work: PassWork
+    passes: Int[Array, ""]
+    ns: Int[Array, ""]
+    leaving: Int[Array, ""]
+    resumed: Bool[Array, " slots"]
+    scheduled: Slots
+    returned: Int[Array, ""]
+    changed: Bool[Array, ""]
+
+
+def _begin(
+    shape: CountingShape, lane: Lane, state: Scenario, number: Int[Array, ""]
+) -> _Begun:
+    """Schedule worker `number` at now and carry its requests to the end of the pass."""
+    now = state.now_ms
+    worker = jax.tree.map(lambda leaf: leaf[number], state.workers)
+    follows = instant_ms(worker.base_ms, worker.offset_ns) == now
+    worker = worker._replace(
+        base_ms=jnp.where(follows, worker.base_ms, now),
+        offset_ns=jnp.where(follows, worker.offset_ns, 0),
+    )
+    limit_ms = _limit_ms(shape, lane, state, worker, number)
+    waiting = worker.preempted
+    worker, work = plan_pass(worker, lane, shape, state.released, now)
+    scheduled = worker.slots
+    _, isl, length, computed, target, emitted = scheduled.counts
+    index = jnp.arange(shape.slots, dtype=jnp.int32)
+    here = index < worker.running
+    ready = here & (computed == length)
+    steady = work.steady & (work.prefill == 0) & (work.decode == worker.running)
+    steady = steady & (worker.running > 0)
+    passes, ns = _pass_length(shape, lane, worker, work, steady, limit_ms)
+    offset_ns = worker.offset_ns + ns
+    end_ms = instant_ms(worker.base_ms, offset_ns)
+    emits = ready & (length < target)
+    grown = jnp.where(emits, passes, 0)
+    finish = ready & (length + grown >= target)
+    leaving = total(finish)
+    counts = scheduled.counts
+    counts = counts.at[LENGTH].add(grown)
+    counts = counts.at[COMPUTED].add(jnp.maximum(grown - 1, 0))
+    counts = counts.at[EMITTED].set(
+        jnp.where(emits, worker.passes + passes - 1, emitted)
+    )
+    first = scheduled.instants_ms[FIRST]
+    first = jnp.where(emits & (length == isl), end_ms, first)
+    slots = Slots(counts, scheduled.instants_ms.at[FIRST].set(first))
+
+    def part(slots: Slots) -> Slots:
+        stay = here & ~finish
+        front = jnp.cumsum(stay, dtype=jnp.int32) - 1
+        behind = index - front - 1 + worker.running - leaving
+        place = jnp.where(stay, front, jnp.where(finish, behind, index))
+        return slots.moved(jnp.zeros_like(index).at[place].set(index))
+
+    slots = jax.lax.cond(leaving > 0, part, lambda slots: slots, slots)
+    return _Begun(
+        worker=worker._replace(
+            slots=slots,
+            running=worker.running - leaving,
+            offset_ns=offset_ns,
+            end_ms=end_ms,
+            ending=leaving + work.rejected,
+            passes=worker.passes + passes,
+        ),
+        work=work,
+        passes=passes,
+        ns=ns,
+        leaving=leaving,
+        resumed=emits & (emitted != worker.passes - 1),
+        scheduled=scheduled,
+        returned=waiting + work.preemptions - worker.preempted,
+        changed=work.scheduled + work.rejected + work.preemptions + leaving > 0,
+    )
+
+
+def _written(
+    shape: CountingShape,
+    lane: Lane,
+    records: Records,
+    head: Int[Array, ""],
+    begun: _Begun,
+) -> Records:
+    """Records with the requests that leave in this pass, and those turned away."""
+    worker = begun.worker
+    end_ms, slots = worker.end_ms, worker.slots
+
+    def leave(i, records: Records) -> Records:
+        at = slots.counts[REQUEST, i]
+        return records._replace(
+            admit_ms=records.admit_ms.at[at].set(slots.instants_ms[ADMIT, i]),
+            first_ms=records.first_ms.at[at].set(slots.instants_ms[FIRST, i]),
+            last_ms=records.last_ms.at[at].set(end_ms),
+            status=records.status.at[at].set(jnp.int8(COMPLETED)),
+        )
+
+    records = jax.lax.fori_loop(
+        worker.running, worker.running + begun.leaving, leave, records
+    )
+    passed = jnp.where(begun.work.rejected > 0, worker.head, head)
+    size = records.status.size
+
+    def more(carried):
+        return carried[0] < passed
+
+    def turn_away(carried):
+        at, records = carried
+        isl, target = lane.traffic.isl[at], lane.traffic.target[at]
+        whole = blocks_for(target if shape.guaranteed else isl, lane.limits.block_size)
+        refused = (isl >= lane.limits.max_model_len) | (whole > lane.limits.blocks)
+        place = jnp.where(refused, at, size)
+        records = records._replace(
+            last_ms=records.last_ms.at[place].set(end_ms, mode="drop"),
+            status=records.status.at[place].set(jnp.int8(REJECTED), mode="drop"),
+        )
+        return at + shape.workers, records
+
+    return jax.lax.while_loop(more, turn_away, (head, records))[1]
+
+
+def _logged(
+    shape: CountingShape,
+    state: Scenario,
+    number: Int[Array, ""],
+    begun: _Begun,
+    start: Bool[Array, ""],
+) -> Scenario:
+    """The three logs with one more pass, its new emissions and its returns."""
+    work, worker, counters = begun.work, begun.worker, state.counters
+    entry = PassLog(
+        state.now_ms,
+        worker.end_ms,
+        number,
+        begun.passes,
+        work.prefill,
+        work.through_chunk,
+        work.prefix,
+        work.decode,
+        work.context,
+    )
+    at = jnp.where(start, counters.events, shape.log)
+    log = PassLog(
+        *(
+            field.at[at].set(value, mode="drop")
+            for field, value in zip(state.log, entry, strict=True)
+        )
+    )
+    request, isl, length = begun.scheduled.counts[:3]
+    order = jnp.cumsum(begun.resumed, dtype=jnp.int32) - 1
+    at = jnp.where(begun.resumed, counters.runs + order, shape.runs)
+    first_pass = jnp.full_like(at, worker.passes - begun.passes)
+    runs = RunLog(
+        *(
+            field.at[at].set(value, mode="drop")
+            for field, value in zip(
+                state.runs, (request, first_pass, length - isl), strict=True
+            )
+        )
+    )
+    # Those who returned were admitted first, right behind the running ones.
+    before = worker.running + begun.leaving - work.admitted
+    place = jnp.arange(shape.slots, dtype=jnp.int32) - before
+    back = (place >= 0) & (place < begun.returned)
+    at = jnp.where(back, counters.readmissions + place, shape.runs)
+    admitted = Admitted(
+        state.admitted.request.at[at].set(request, mode="drop"),
+        state.admitted.at_ms.at[at].set(state.now_ms, mode="drop"),
+    )
+    return state._replace(log=log, runs=runs, admitted=admitted)
+
+
+def upcoming_ms(shape: CountingShape, lane: Lane, state: Scenario) -> Float[Array, ""]:
+    """The instant of the next event; inf when nothing is left to happen."""
+    arrival = jnp.float64(jnp.inf)
+    if not shape.closed_loop:
+        arrival = _next_arrival_ms(lane, state.released)
+    upcoming = jnp.minimum(jnp.min(state.workers.end_ms), arrival)
+    busy = (state.chain >= 0) | (state.turn >= 0)
+    if shape.closed_loop:
+        # Requests that left during passes of no length make room at this instant.
+        allowed = jnp.minimum(lane.limits.in_flight + state.freed, lane.limits.requests)
+        busy = busy | (allowed > state.released)
+    return jnp.where(busy, state.now_ms, upcoming)
+
+
+def next_event(shape: CountingShape, lane: Lane, state: Scenario) -> Scenario:
+    """Deliver what ends at the next instant, let in arrivals, start one idle worker.
+
+    At one instant all pass ends come first, then arrivals, then idle workers take turns
+    in ascending order; a pass of no length is followed by the next of its worker before
+    anything else.
+    """
+    chained, none = state.chain >= 0, shape.workers
+    taking_turns = chained | (state.turn >= 0)
+    workers, now = state.workers, upcoming_ms(shape, lane, state)
+    ended = jnp.argmin(workers.end_ms).astype("int32")
+    ends = ~taking_turns & (workers.end_ms[ended] <= now)
+    ended = jnp.where(chained, state.chain, ended)
+    ends = ends | chained
+    freed = state.freed + jnp.where(ends, workers.ending[ended], 0)
+    end_ms = workers.end_ms.at[jnp.where(ends, ended, none)].set(jnp.inf, mode="drop")
+    state = state._replace(
+        now_ms=now, freed=freed, workers=workers._replace(end_ms=end_ms)
+    )
+    more = ~taking_turns & (jnp.min(end_ms) <= now)
+    state = _release(shape, lane, state, ~taking_turns & ~more)
+    workers, counters = state.workers, state.counters
+    work = (workers.running > 0) | (workers.preempted > 0)
+    idle = jnp.isinf(end_ms) & (work | (workers.head < state.released)) & ~more
+    everyone = jnp.arange(none, dtype=jnp.int32)
+    first = jnp.where(chained, state.chain, jnp.maximum(state.turn, 0))
+    able = idle & jnp.where(chained, everyone == first, everyone >= first)
+    number = jnp.argmax(able).astype("int32")
+    start = able[number]
+    begun = jax.lax.cond(
+        start,
+        lambda: _begin(shape, lane, state, number),
+        lambda: _nothing(shape, state, number),
+    )
+    head = workers.head[number]
+    state = state._replace(records=_written(shape, lane, state.records, head, begun))
+    full = jnp.bool_(False)
+    if shape.log:
+        state = _logged(shape, state, number, begun, start)
+        resumed = jnp.sum(begun.resumed, dtype=jnp.int32)
+        counters = counters._replace(
+            runs=counters.runs + resumed,
+            readmissions=counters.readmissions + begun.returned,
+        )
+        full = (counters.events + 1 >= shape.log) | (counters.runs > shape.runs)
+        full = full | (counters.readmissions > shape.runs)
+    status = jnp.where(full, LOG_FULL, RUNNING)
+    status = jnp.where(begun.work.slots_full, SLOTS_FULL, status)
+    status = jnp.where(start & ~begun.changed, STALLED, status)
+    status = jnp.where(begun.ns < 0, UNPRICED, status)
+    place = jnp.where(start, number, none)
+    chain = start & (begun.ns == 0) & begun.changed
+    last = jnp.where(start, number, first)
+    waits = jnp.any(idle & (everyone > last)) & (start | chained)
+    return state._replace(
+        workers=jax.tree.map(
+            lambda all_, one: all_.at[place].set(one, mode="drop"),
+            workers,
+            begun.worker,
+        ),
+        chain=jnp.where(chain, number, -1),
+        turn=jnp.where(waits, last + 1, -1),
+        status=status.astype("int32"),
+        counters=counters._replace(
+            events=counters.events + start,
+            preemptions=counters.preemptions + begun.work.preemptions,
+            prefill_tokens=counters.prefill_tokens
+            + begun.work.through_chunk
+            - begun.work.prefix,
+            peak_blocks=jnp.maximum(counters.peak_blocks, begun.work.referenced),
+        ),
+        busy_ns=state.busy_ns.at[place].add(begun.ns, mode="drop"),
+    )
+
+
+def _nothing(shape: CountingShape, state: Scenario, number: Int[Array, ""]) -> _Begun:
+    """No pass: nothing to write down."""
+    worker = jax.tree.map(lambda leaf: leaf[number], state.workers)
+    zero, no = jnp.int32(0), jnp.bool_(False)
+    work = PassWork(*[zero] * 5, no, *[zero] * 5, no)
+    nobody = jnp.zeros(shape.slots, bool)
+    return _Begun(
+        worker, work, zero, jnp.int64(0), zero, nobody, worker.slots, zero, no
+    )
+
+
+def run_scenario(shape: CountingShape, lane: Lane) -> Scenario:
+    """Run one lane to its end."""
+
+    def going(state: Scenario) -> Bool[Array, ""]:
+        upcoming = upcoming_ms(shape, lane, state)
+        ahead = jnp.isfinite(upcoming) & (upcoming <= lane.limits.until_ms)
+        return (state.status == RUNNING) & ahead
+
+    state = packed_loop(
+        going,
+        lambda state: next_event(shape, lane, state),
+        fresh_scenario(shape, lane),
+    )
+    ended = jnp.where(state.status == RUNNING, FINISHED, state.status)
+    return state._replace(status=ended.astype("int32"))
