@@ -77,6 +77,8 @@ def _followers(
     )
     steady = decoding & closed & (running > 0) & (running <= limits.budget)
     steady = steady & (limits.interval <= 1) & (limits.drafts == 0)
+    # Who ends with the planned pass is reported at its end.
+    steady = steady & (ranks.ended[number] < 0)
     if shape.pools > 1:
         refused = ranks.refused_at[number] == blocks.releases[number]
         steady = steady & ((ranks.asking[number] < 0) | refused)
