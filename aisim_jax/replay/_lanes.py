@@ -56,9 +56,10 @@ def lane_runner(one: Callable[[Any], Any]) -> Callable[[Sequence[Any]], list[Any
         ]
         if not each:
             each = [np.zeros(room, np.int8)]
-        key = tree, alike, devices
+        padded = room > len(lanes)
+        key = tree, alike, devices, padded
         if key not in programs:
-            programs[key] = _program(one, tree, alike, devices)
+            programs[key] = _program(one, tree, alike, devices, padded)
         real = np.arange(room) < len(lanes)
         answer = jax.device_get(programs[key](common, each, real))
         leaves, answer_tree = jax.tree.flatten(answer)
@@ -71,12 +72,20 @@ def lane_runner(one: Callable[[Any], Any]) -> Callable[[Sequence[Any]], list[Any
 
 
 def _program(
-    one: Callable[[Any], Any], tree: Any, alike: tuple[bool, ...], devices: int
+    one: Callable[[Any], Any],
+    tree: Any,
+    alike: tuple[bool, ...],
+    devices: int,
+    padded: bool,
 ) -> Callable[..., Any]:
+    one = jax.jit(one)  # traced once, for its shape and for its program
+
     def lane_answer(common: list[Any], each: list[Any], real: Any) -> Any:
         shared, own = iter(common), iter(each)
         leaves = [next(shared) if same else next(own) for same in alike]
         lane = jax.tree.unflatten(tree, leaves)
+        if not padded:
+            return one(lane)
         shape = jax.eval_shape(one, lane)
 
         def nothing() -> Any:

@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..traffic import Workload
-from ._block_engine import replay_blocks
 from ._counting_engine import counts_exactly, replay_counting
 from ._deployment import Deployment
 from ._outcome import Replayed
 from ._prices import with_prices
-from ._radix_engine import replay_radix
 
 
 Scenario = tuple[Workload, Deployment]
@@ -53,10 +51,15 @@ def _answered(scenarios: Sequence[Scenario], log: bool) -> list[Replayed]:
 def _engine(
     workload: Workload, deployment: Deployment
 ) -> Callable[..., list[Replayed]]:
+    # Engines load when they are needed.
     if deployment.policy == "sglang":
+        from ._radix_engine import replay_radix
+
         return replay_radix
     if counts_exactly(workload, deployment):
         return replay_counting
+    from ._block_engine import replay_blocks
+
     return replay_blocks
 
 

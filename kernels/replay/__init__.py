@@ -1,33 +1,81 @@
-"""Replay kernels: one scheduler pass, one event, one scenario; arrays in, arrays out."""
+"""Replay kernels: one scheduler pass, one event, one scenario; arrays in, arrays out.
 
-from ._block_loop import run_blocks as run_blocks
-from ._block_state import BlockLane as BlockLane
-from ._block_state import BlockShape as BlockShape
-from ._counting_loop import run_scenario as run_scenario
-from ._counting_state import LOG_FULL as LOG_FULL
-from ._counting_state import SLOTS_FULL as SLOTS_FULL
-from ._counting_state import STALLED as STALLED
-from ._counting_state import UNPRICED as UNPRICED
-from ._counting_state import CountingShape as CountingShape
-from ._counting_state import Lane as Lane
-from ._counting_state import Limits as Limits
-from ._counting_state import Scenario as Scenario
-from ._counting_state import Traffic as Traffic
-from ._op_level_steps import OpLevelSteps as OpLevelSteps
-from ._price_parts import UNPRICED_NS as UNPRICED_NS
-from ._price_parts import DecodeTable as DecodeTable
-from ._price_parts import FreeWork as FreeWork
-from ._price_parts import PrefillTable as PrefillTable
-from ._price_parts import SurfaceDecode as SurfaceDecode
-from ._price_parts import SurfacePrefill as SurfacePrefill
-from ._radix_loop import RadixAnswer as RadixAnswer
-from ._radix_loop import run_radix as run_radix
-from ._radix_state import RadixEngine as RadixEngine
-from ._radix_state import RadixLane as RadixLane
-from ._radix_state import RadixLoad as RadixLoad
-from ._radix_state import RadixShape as RadixShape
-from ._radix_state import SglangLimits as SglangLimits
-from ._timing import FixedSteps as FixedSteps
-from ._timing import PolynomialSteps as PolynomialSteps
-from ._timing import Steps as Steps
-from ._timing import duration_ns as duration_ns
+Each engine loads on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..._lazy import lazy_names
+
+
+if TYPE_CHECKING:
+    from ._block_loop import run_blocks as run_blocks
+    from ._block_state import BlockLane as BlockLane
+    from ._block_state import BlockShape as BlockShape
+    from ._counting_loop import run_scenario as run_scenario
+    from ._counting_state import LOG_FULL as LOG_FULL
+    from ._counting_state import SLOTS_FULL as SLOTS_FULL
+    from ._counting_state import STALLED as STALLED
+    from ._counting_state import UNPRICED as UNPRICED
+    from ._counting_state import CountingShape as CountingShape
+    from ._counting_state import Lane as Lane
+    from ._counting_state import Limits as Limits
+    from ._counting_state import Scenario as Scenario
+    from ._counting_state import Traffic as Traffic
+    from ._op_level_steps import OpLevelSteps as OpLevelSteps
+    from ._price_parts import UNPRICED_NS as UNPRICED_NS
+    from ._price_parts import DecodeTable as DecodeTable
+    from ._price_parts import FreeWork as FreeWork
+    from ._price_parts import PrefillTable as PrefillTable
+    from ._price_parts import SurfaceDecode as SurfaceDecode
+    from ._price_parts import SurfacePrefill as SurfacePrefill
+    from ._radix_loop import RadixAnswer as RadixAnswer
+    from ._radix_loop import run_radix as run_radix
+    from ._radix_state import RadixEngine as RadixEngine
+    from ._radix_state import RadixLane as RadixLane
+    from ._radix_state import RadixLoad as RadixLoad
+    from ._radix_state import RadixShape as RadixShape
+    from ._radix_state import SglangLimits as SglangLimits
+    from ._timing import FixedSteps as FixedSteps
+    from ._timing import PolynomialSteps as PolynomialSteps
+    from ._timing import Steps as Steps
+    from ._timing import duration_ns as duration_ns
+
+
+_HOMES = {
+    "BlockLane": "._block_state",
+    "BlockShape": "._block_state",
+    "CountingShape": "._counting_state",
+    "DecodeTable": "._price_parts",
+    "FixedSteps": "._timing",
+    "FreeWork": "._price_parts",
+    "LOG_FULL": "._counting_state",
+    "Lane": "._counting_state",
+    "Limits": "._counting_state",
+    "OpLevelSteps": "._op_level_steps",
+    "PolynomialSteps": "._timing",
+    "PrefillTable": "._price_parts",
+    "RadixAnswer": "._radix_loop",
+    "RadixEngine": "._radix_state",
+    "RadixLane": "._radix_state",
+    "RadixLoad": "._radix_state",
+    "RadixShape": "._radix_state",
+    "SLOTS_FULL": "._counting_state",
+    "STALLED": "._counting_state",
+    "Scenario": "._counting_state",
+    "SglangLimits": "._radix_state",
+    "Steps": "._timing",
+    "SurfaceDecode": "._price_parts",
+    "SurfacePrefill": "._price_parts",
+    "Traffic": "._counting_state",
+    "UNPRICED": "._counting_state",
+    "UNPRICED_NS": "._price_parts",
+    "duration_ns": "._timing",
+    "run_blocks": "._block_loop",
+    "run_radix": "._radix_loop",
+    "run_scenario": "._counting_loop",
+}
+
+__getattr__ = lazy_names(__name__, _HOMES)

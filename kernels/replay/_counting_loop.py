@@ -447,8 +447,9 @@ def next_event(shape: CountingShape, lane: Lane, state: Scenario) -> Scenario:
             events=counters.events + start,
             preemptions=counters.preemptions + begun.work.preemptions,
             prefill_tokens=counters.prefill_tokens
-            + begun.work.through_chunk
-            - begun.work.prefix,
+            + jnp.where(
+                begun.worker.end_ms <= lane.limits.until_ms, begun.work.committed, 0
+            ),
             peak_blocks=jnp.maximum(counters.peak_blocks, begun.work.referenced),
         ),
         busy_ns=state.busy_ns.at[place].add(begun.ns, mode="drop"),
@@ -459,7 +460,7 @@ def _nothing(shape: CountingShape, state: Scenario, number: Int[Array, ""]) -> _
     """No pass: nothing to write down."""
     worker = jax.tree.map(lambda leaf: leaf[number], state.workers)
     zero, no = jnp.int32(0), jnp.bool_(False)
-    work = PassWork(*[zero] * 5, no, *[zero] * 5, no)
+    work = PassWork(*[zero] * 5, no, *[zero] * 6, no)
     nobody = jnp.zeros(shape.slots, bool)
     return _Begun(
         worker, work, zero, jnp.int64(0), zero, nobody, worker.slots, zero, no

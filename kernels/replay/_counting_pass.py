@@ -28,7 +28,8 @@ class PassWork(NamedTuple):
     """What the scheduler decided; sums for the two price queries.
 
     steady: the next passes have the same members while nothing arrives or leaves.
-    rejected: requests turned away. scheduled: tokens, recomputed ones too.
+    rejected: requests turned away. scheduled: tokens, recomputed ones too; committed:
+    those of requests whose prompt was not complete.
     """
 
     prefill: Int[Array, ""]
@@ -38,6 +39,7 @@ class PassWork(NamedTuple):
     context: Int[Array, ""]
     steady: Bool[Array, ""]
     scheduled: Int[Array, ""]
+    committed: Int[Array, ""]
     rejected: Int[Array, ""]
     preemptions: Int[Array, ""]
     admitted: Int[Array, ""]
@@ -235,6 +237,9 @@ def plan_pass(
         context=total(jnp.where(decoding, length, 0)),
         steady=simple & (worker.running == running) & (entered.rejected == 0),
         scheduled=limits.budget - entered.budget,
+        committed=budget
+        - entered.budget
+        + total(jnp.where((index < kept) & (computed - take < isl), take, 0)),
         rejected=entered.rejected,
         preemptions=running - kept,
         admitted=worker.running - kept,
