@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .memory import estimate_num_gpu_blocks as estimate_num_gpu_blocks
     from .recommend import estimate as estimate
     from .recommend import sweep as sweep
+    from .recommend.search import recommend as recommend
+    from .replay import predict as predict
+    from .replay import replay as replay
 
 
 __version__ = "0.1.0"
@@ -35,6 +38,9 @@ _HOMES = {
     "estimate_num_gpu_blocks": ".memory",
     "normalize_config": ".config",
     "precision": "._precision",
+    "predict": ".replay",
+    "recommend": ".recommend",
+    "replay": ".replay",
     "sweep": ".recommend",
 }
 

@@ -1,5 +1,9 @@
-"""Which deployment to run: exhaustive sweeps, rate matching, ranking, load sizing."""
+"""Which deployment to run: exhaustive sweeps, rate matching, ranking, load sizing.
 
+Calling this package calls `recommend`, the search by replay, which loads on first use.
+"""
+
+from .._lazy import callable_package, lazy_names
 from ._differentiable import aggregated_metrics as aggregated_metrics
 from ._estimate import estimate as estimate
 from ._experiment import Experiment as Experiment
@@ -29,3 +33,7 @@ from ._steady_state import point_schedule as point_schedule
 from ._steady_state import steady_state as steady_state
 from ._surfaces import SurfaceCache as SurfaceCache
 from ._sweep import sweep as sweep
+
+
+__getattr__ = lazy_names(__name__, {"recommend": ".search"})
+callable_package(__name__, "recommend")

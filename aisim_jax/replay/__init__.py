@@ -1,8 +1,14 @@
-"""Request-level simulation of batch scheduling."""
+"""Request-level simulation of batch scheduling.
 
+Calling this package calls its `replay`.
+"""
+
+from .._lazy import callable_package
 from ._admissible import Admissible as Admissible
 from ._admissible import Reason as Reason
 from ._admissible import admissible as admissible
+from ._arrays import Scenarios as Scenarios
+from ._arrays import replay as replay
 from ._deployment import Deployment as Deployment
 from ._deployment import Role as Role
 from ._deployment import Transfer as Transfer
@@ -24,4 +30,9 @@ from ._resolved import Resolved as Resolved
 from ._resolved import ResolvedRole as ResolvedRole
 from ._run import replay_scenarios as replay_scenarios
 from ._samples import token_gaps_ms as token_gaps_ms
+from ._simple_prices import fixed_steps as fixed_steps
+from ._simple_prices import polynomial_steps as polynomial_steps
 from ._workload import build_workload as build_workload
+
+
+callable_package(__name__, "replay")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from .._errors import AisimError, InvalidInputError, UnsupportedError
 from ..config import (
     ForwardPassConfig,
@@ -17,14 +15,12 @@ from ..config import (
     unsupported_features,
 )
 from ..estimators import config_layout
-from ..kernels.replay import FixedSteps, PolynomialSteps
 from ..models import ModelSpec, load_model
 from ..systems import load_system, resolve_version
 from ._deployment import Deployment, Role, Transfer
 from ._estimators import SHARED, EstimatorCache
 from ._op_level_prices import OpLevelPrices, unpriced_steps
 from ._pool_size import PoolSize, kv_bytes_per_token, pool_size
-from ._price_tables import whole_ns
 from ._resolved import (
     Resolved,
     ResolvedRole,
@@ -181,11 +177,9 @@ def _role(config: PredictionConfig, one: _Sized, prices: OpLevelPrices | None) -
     if prices is not None:
         steps = unpriced_steps(prices)
     elif timing.type == "fixed":
-        prefill, decode = whole_ns(np.array([timing.prefill_ms, timing.decode_ms]))
-        steps = FixedSteps(np.array(prefill), np.array(decode))
+        steps = fixed_steps(timing.prefill_ms, timing.decode_ms)
     else:
-        pool, unscaled = one.size.blocks * cache.block_size, np.array(0.0)
-        steps = PolynomialSteps(np.array(pool), unscaled, unscaled)
+        steps = polynomial_steps(one.size.blocks * cache.block_size)
     layout = config_layout(record)
     gpus = layout.gpus
     if engine.compat:
