@@ -72,7 +72,13 @@ def result(question, folder="out"):
 def test_search_writes_ranking_table_and_files(question):
     code, text, _ = recommend(question)
     assert code == 0
-    for claim in ("Best by throughput_per_gpu", "1×tp1", "TTFT ms", "TPOT ms", "0001.yaml"):
+    for claim in (
+        "Best by throughput_per_gpu",
+        "1×tp1",
+        "TTFT ms",
+        "TPOT ms",
+        "0001.yaml",
+    ):
         assert claim in text
     found = result(question)
     assert found["schema_version"] == "1.1" and found["complete"]

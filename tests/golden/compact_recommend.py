@@ -17,6 +17,7 @@ PATTERNS = (
     "exp_*",
     "schema_*",
     "cli_errors",
+    "replay_*",
 )
 
 
