@@ -65,6 +65,12 @@ def counts_exactly(workload: Workload, deployment: Deployment) -> bool:
     )
 
 
+def prices_apart(deployment: Deployment) -> bool:
+    """Whether every request of a pass is priced at its own length."""
+    prices = deployment.decode.prices
+    return prices is not None and prices.apart
+
+
 def replay_counting(scenarios: Sequence[Scenario], *, log: bool) -> list[Replayed]:
     """Replay every scenario; order is kept.
 
@@ -203,6 +209,7 @@ def _pack(workload: Workload, deployment: Deployment, log: bool) -> Packed:
         window=8,
         log=4 * room if log else 0,
         runs=2 * room if log else 0,
+        apart=prices_apart(deployment),
     )
     return Packed(order, Lane(limits, traffic, role.steps), shape, arrival)
 

@@ -99,6 +99,11 @@ def _pass_ends_ms(
         total = np.cumsum(since)
         before = np.repeat(total[first] - since[first], passes)
         elapsed = (total - before)[long] / 1e6
+        if packed.shape.apart:
+            # Means place the passes within a stretch of known length.
+            priced = np.repeat(np.add.reduceat(since, first), passes)[long] / 1e6
+            span = np.repeat(log.end_ms[mine] - log.start_ms[mine], passes)[long]
+            elapsed = elapsed * span / priced
         last = (number == np.repeat(passes, passes) - 1)[long]
         starts = np.repeat(log.start_ms[mine], passes)[long]
         ends[long] = np.where(last, ends[long], starts + elapsed)

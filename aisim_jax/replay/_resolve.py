@@ -28,6 +28,7 @@ from ._resolved import (
     configured_provenance,
     measured_provenance,
 )
+from ._simple_prices import fixed_steps, polynomial_steps
 
 
 SPLIT_ROLES = ("prefill", "decode")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from .._errors import UnsupportedError
 from ..traffic import Workload
-from ._counting_engine import counts_exactly, replay_counting
+from ._counting_engine import counts_exactly, prices_apart, replay_counting
 from ._deployment import Deployment
 from ._outcome import Replayed
 from ._prices import with_prices
@@ -53,11 +54,13 @@ def _engine(
 ) -> Callable[..., list[Replayed]]:
     # Engines load when they are needed.
     if deployment.policy == "sglang":
+        _check_means(deployment)
         from ._radix_engine import replay_radix
 
         return replay_radix
     if counts_exactly(workload, deployment):
         return replay_counting
+    _check_means(deployment)
     from ._block_engine import replay_blocks
 
     return replay_blocks
@@ -77,3 +80,12 @@ def _without_needless_cache(scenario: Scenario) -> Scenario:
         decode=replace(deployment.decode, prefix_caching=False),
         prefill=None if prefill is None else replace(prefill, prefix_caching=False),
     )
+
+
+def _check_means(deployment: Deployment) -> None:
+    if prices_apart(deployment):
+        raise UnsupportedError(
+            "engine.pricing: per_request is built for aggregated vllm and trtllm workers "
+            "whose requests share no prompt tokens and are not preempted with a prefix "
+            "cache; use means"
+        )

@@ -23,7 +23,6 @@ from ._counting_state import (
     RUNNING,
     SLOTS_FULL,
     STALLED,
-    TARGET,
     UNPRICED,
     Admitted,
     Counters,
@@ -37,7 +36,7 @@ from ._counting_state import (
     Worker,
     blocks_for,
 )
-from ._timing import quotient
+from ._timing import quotient, search_passes
 
 
 COMPLETED, REJECTED = 1, 2
@@ -135,21 +134,28 @@ def _pass_length(
 ) -> tuple[Int[Array, ""], Int[Array, ""]]:
     """(equal passes, their ns): one pass, or a decode stretch up to the next event."""
     limits, steps = lane.limits, lane.steps
-    length, target = worker.slots.counts[LENGTH], worker.slots.counts[TARGET]
+    _, isl, length, computed, target, _ = worker.slots.counts
     here = jnp.arange(shape.slots) < worker.running
+    through = jnp.minimum(computed, isl)
+    chunk = here & (through > work.built)
+    decoding = here & (computed == length) & (length < target) & (length > isl)
+
+    def prefill_ns() -> Int[Array, ""]:
+        if shape.apart:
+            return steps.prefill_each_ns(through, work.built, chunk)
+        n = jnp.maximum(work.prefill, 1)
+        return steps.prefill_ns(work.prefill, work.through_chunk // n, work.prefix // n)
+
+    def decode_ns(passes: Int[Array, ""]) -> Int[Array, ""]:
+        if shape.apart:
+            return steps.decode_each_elapsed_ns(length, decoding, passes)
+        return steps.decode_ns(work.decode, work.context)
 
     def single():
-        n = jnp.maximum(work.prefill, 1)
-        isl, prefix = work.through_chunk // n, work.prefix // n
-        prefill = jax.lax.cond(
-            work.prefill > 0,
-            lambda: steps.prefill_ns(work.prefill, isl, prefix),
-            lambda: jnp.int64(0),
-        )
+        none = jnp.int64(0)
+        prefill = jax.lax.cond(work.prefill > 0, prefill_ns, lambda: none)
         decode = jax.lax.cond(
-            work.decode > 0,
-            lambda: steps.decode_ns(work.decode, work.context),
-            lambda: jnp.int64(0),
+            work.decode > 0, lambda: decode_ns(jnp.int32(1)), lambda: none
         )
         priced = (prefill >= 0) & (decode >= 0)
         return jnp.int32(1), jnp.where(priced, prefill + decode, -1)
@@ -177,12 +183,14 @@ def _pass_length(
             return low
 
         most = jax.lax.cond(fits(most), lambda: most, horizon)
+
+        def reached(ns: Int[Array, " k"]) -> Bool[Array, " k"]:
+            return instant_ms(worker.base_ms, worker.offset_ns + ns) >= limit_ms
+
+        if shape.apart:
+            return search_passes(lambda k: decode_ns(k[0])[None], most, reached)
         return steps.decode_until(
-            work.decode,
-            work.context,
-            most,
-            lambda ns: instant_ms(worker.base_ms, worker.offset_ns + ns) >= limit_ms,
-            shape.window,
+            work.decode, work.context, most, reached, shape.window
         )
 
     return jax.lax.cond(steady, stretch, single)
@@ -460,8 +468,8 @@ def _nothing(shape: CountingShape, state: Scenario, number: Int[Array, ""]) -> _
     """No pass: nothing to write down."""
     worker = jax.tree.map(lambda leaf: leaf[number], state.workers)
     zero, no = jnp.int32(0), jnp.bool_(False)
-    work = PassWork(*[zero] * 5, no, *[zero] * 6, no)
     nobody = jnp.zeros(shape.slots, bool)
+    work = PassWork(*[zero] * 5, no, *[zero] * 6, no, worker.slots.counts[REQUEST])
     return _Begun(
         worker, work, zero, jnp.int64(0), zero, nobody, worker.slots, zero, no
     )

@@ -29,7 +29,8 @@ class PassWork(NamedTuple):
 
     steady: the next passes have the same members while nothing arrives or leaves.
     rejected: requests turned away. scheduled: tokens, recomputed ones too; committed:
-    those of requests whose prompt was not complete.
+    those of requests whose prompt was not complete. built: tokens of every slot before
+    the pass.
     """
 
     prefill: Int[Array, ""]
@@ -45,6 +46,7 @@ class PassWork(NamedTuple):
     admitted: Int[Array, ""]
     referenced: Int[Array, ""]
     slots_full: Bool[Array, ""]
+    built: Int[Array, " slots"]
 
 
 def total(values: Int[Array, " slots"] | Bool[Array, " slots"]) -> Int[Array, ""]:
@@ -245,5 +247,6 @@ def plan_pass(
         admitted=worker.running - kept,
         referenced=total(jnp.where(here, blocks_for(computed, bs), 0)),
         slots_full=entered.slots_full,
+        built=jnp.where(index < kept, computed - take, 0),
     )
     return worker, work

@@ -23,7 +23,8 @@ class CountingShape(NamedTuple):
 
     guaranteed: TensorRT-LLM admission (blocks to completion reserved, no preemption).
     window: decode passes priced at once where prices have no closed sum. log: entries of
-    the pass log (0: no log); runs: entries of the emission log.
+    the pass log (0: no log); runs: entries of the emission log. apart: `Steps` that
+    price every request of a pass at its own length.
     """
 
     workers: int
@@ -33,6 +34,7 @@ class CountingShape(NamedTuple):
     window: int
     log: int
     runs: int
+    apart: bool = False
 
 
 class Limits(NamedTuple):
