@@ -81,17 +81,14 @@ class ProgramTime:
 def scenarios(predictions: list[dict[str, Any]]) -> list[Any]:
     """Requests and deployments of prediction files."""
     from aisim_jax.config import PredictionConfig
-    from aisim_jax.replay import build_workload, resolve_deployments
+    from aisim_jax.replay import build_workload, resolve_deployment
 
-    configs = [PredictionConfig.model_validate(one) for one in predictions]
-    resolved = resolve_deployments(configs)
-    for one in resolved:
-        if isinstance(one, Exception):
-            raise one
-    return [
-        (build_workload(config, one), one.deployment)
-        for config, one in zip(configs, resolved, strict=True)
-    ]
+    made = []
+    for one in predictions:
+        config = PredictionConfig.model_validate(one)
+        resolved = resolve_deployment(config)
+        made.append((build_workload(config, resolved), resolved.deployment))
+    return made
 
 
 def measured(case: Case, program: ProgramTime, command: str | None) -> list[Row]:
