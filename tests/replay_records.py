@@ -78,7 +78,7 @@ def _role_of(pool: Pool):
         prefix_caching=engine.prefix_caching,
         prefill_schedule_interval=engine.prefill_schedule_interval,
         prefill_decode_interval=engine.prefill_decode_interval,
-        preemption=engine.preemption,
+        preemption="fifo" if engine.preemption == "fifo" else "lifo",
         startup_ms=pool.startup_ms,
         acceptance=engine.acceptance,
         speculation_seed=engine.speculation_seed,
@@ -91,7 +91,7 @@ def deployment_of(scenario: Scenario):
 
     transfer = scenario.transfer
     return Deployment(
-        scenario.decode.engine.policy,
+        "trtllm" if scenario.decode.engine.policy == "trtllm" else "vllm",
         _role_of(scenario.decode),
         scenario.prefill and _role_of(scenario.prefill),
         Transfer(
@@ -121,7 +121,9 @@ def unlike(found, outcome: Outcome, tolerance_ms: float = 0.0) -> list[str]:
 
     def close(where: str, mine, theirs) -> None:
         mine, theirs = float(mine), np.nan if theirs is None else float(theirs)
-        if not (abs(mine - theirs) <= tolerance_ms or (mine != mine and theirs != theirs)):
+        if not (
+            abs(mine - theirs) <= tolerance_ms or (mine != mine and theirs != theirs)
+        ):
             wrong.append(f"{where}: {mine!r} instead of {theirs!r}")
 
     logged = found.token_times is not None
@@ -141,7 +143,9 @@ def unlike(found, outcome: Outcome, tolerance_ms: float = 0.0) -> list[str]:
         close(f"{row} last", found.last_token_ms[row], tokens[-1] if tokens else None)
         if record.worker is not None:
             close(f"{row} worker", found.worker[row], record.worker)
-        close(f"{row} reuse", found.reused_tokens[row], record.reused(("agg", "prefill")))
+        close(
+            f"{row} reuse", found.reused_tokens[row], record.reused(("agg", "prefill"))
+        )
         close(f"{row} first reuse", found.first_reused_tokens[row], record.first_reused)
         if found.handoff is not None:
             for name in HANDOFF:
@@ -169,7 +173,9 @@ def _unlike_logs(found, outcome: Outcome, tolerance_ms: float) -> list[str]:
     if not np.array_equal(np.array(mine), np.array(theirs)):
         return ["admissions"]
     log = found.passes()
-    own = {(pool, worker, start) for start, _, pool, worker, *_ in zip(*log, strict=True)}
+    own = {
+        (pool, worker, start) for start, _, pool, worker, *_ in zip(*log, strict=True)
+    }
     runs = sum(int(n) for n in log.passes)
     if runs != len(outcome.passes):
         return [f"{runs} passes instead of {len(outcome.passes)}"]

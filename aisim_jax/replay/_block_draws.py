@@ -36,7 +36,12 @@ def uniforms(seed: int, count: int) -> Float[np.ndarray, " count"]:
     x = start.copy()
     for _ in range(6):
         for a, b, c, d in (*COLUMNS, *DIAGONALS):
-            for p, q, r, turn in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+            for p, q, r, turn in (
+                (a, b, d, 16),
+                (c, d, b, 12),
+                (a, b, d, 8),
+                (c, d, b, 7),
+            ):
                 x[p] += x[q]
                 x[r] = _rotated(x[r] ^ x[p], turn)
     words = (x + start).T.reshape(-1, 2).astype(np.uint64)

@@ -66,8 +66,8 @@ def _runner(shape: BlockShape):
             "records": world.records,
             "busy_ms": world.workers.busy_ms,
             "peak": world.ranks.peak,
-            "stored": world.blocks.stored,
-            "removed": world.blocks.removed,
+            "stored": world.ranks.stored,
+            "removed": world.ranks.removed,
         }
         return answer | ({"logs": world.logs} if shape.passes else {})
 
@@ -80,7 +80,9 @@ def _groups(packed: list[Packed], members: list[int]) -> list[list[int]]:
     for i in members:
         steps = packed[i].lane.steps
         leaves, tree = jax.tree.flatten(steps)
-        key: Any = tuple((np.shape(leaf), np.asarray(leaf).dtype.str) for leaf in leaves)
+        key: Any = tuple(
+            (np.shape(leaf), np.asarray(leaf).dtype.str) for leaf in leaves
+        )
         if shared_bytes(steps) > LARGE_STEPS_BYTES:
             key = id(steps[-1])
         groups.setdefault((packed[i].shape, tree, key), []).append(i)
@@ -183,8 +185,8 @@ def _telemetry(
     limits = packed.lane.limits
     figures = {
         "events": float(answer["loop"].events),
-        "stored_blocks": float(_values(answer["stored"])[0]),
-        "evicted_blocks": float(_values(answer["removed"])[0]),
+        "stored_blocks": float(_values(answer["stored"])[:-1].sum()),
+        "evicted_blocks": float(_values(answer["removed"])[:-1].sum()),
     }
     peak = _values(answer["peak"])
     for pool, (name, role) in enumerate(zip(names, roles, strict=True)):
@@ -201,8 +203,8 @@ def _telemetry(
 
 def _pools(packed: Packed, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(0 aggregated, 1 prefill, 2 decode; rank within its pool)."""
-    pool = packed.lane.places.pool_of_rank[ranks]
-    within = ranks - packed.lane.limits.first_rank[pool]
+    pool = np.asarray(packed.lane.places.pool_of_rank)[ranks]
+    within = ranks - np.asarray(packed.lane.limits.first_rank)[pool]
     return pool + (packed.shape.pools > 1), within
 
 

@@ -29,6 +29,10 @@ class Packed(NamedTuple):
     first_token: Int[np.ndarray, " reqs_and_one"]
 
 
+def _scalar(kind: type, value: float) -> np.ndarray:
+    return np.array(value, kind)
+
+
 def bucket(count: int, least: int = 1) -> int:
     """The next power of two."""
     return max(least, 1 << max(int(count) - 1, 0).bit_length())
@@ -59,27 +63,28 @@ def pack(workload: Workload, deployment: Deployment, log: bool, draws: int) -> P
         rows = keys.size
     shape = BlockShape(
         pools=len(roles),
-        workers=bucket(workers),
-        ranks=bucket(ranks),
+        workers=bucket(workers, 4),
+        ranks=bucket(ranks, 4),
         slots=bucket(min(max(role.max_sequences for role in roles), size), 8),
         reqs=reqs,
-        blocks=bucket(max(role.num_blocks for role in roles), 16) if caching else 0,
-        rows=bucket(rows, 64),
-        ids=bucket(ids, 64) if caching else 1,
+        blocks=bucket(max(role.num_blocks for role in roles), 256) if caching else 0,
+        rows=bucket(rows, 2048),
+        ids=bucket(ids, 2048) if caching else 1,
         guaranteed=deployment.policy == "trtllm",
-        servers=bucket(workload.tokenizer.workers) if workload.tokenizer else 0,
+        servers=bucket(workload.tokenizer.workers, 4) if workload.tokenizer else 0,
         drafts=drafts,
         draws=draws if drafts else 1,
         actions=4 * reqs if len(roles) > 1 else 1,
         passes=4 * reqs if log else 0,
-        tokens=bucket(int(first_token[-1]), 64) if log else 0,
+        tokens=bucket(int(first_token[-1]), 2048) if log else 0,
         admissions=2 * reqs if log else 0,
     )
     pad = reqs - size
 
     def padded(values: Any, value: int = 0) -> np.ndarray:
-        return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, pad)],
-                      constant_values=value)
+        return np.pad(
+            values, [(0, 0)] * (values.ndim - 1) + [(0, pad)], constant_values=value
+        )
 
     jobs = Jobs(
         target=padded(target).reshape(-1).astype(np.int32),
@@ -203,7 +208,7 @@ def _places(roles: tuple[Role, ...], shape: BlockShape) -> Places:
         pool_of_rank=padded(pool_of_worker[worker_of_rank], shape.ranks),
         worker_of_rank=padded(worker_of_rank, shape.ranks),
         first_rank=padded(first_rank, shape.workers),
-        workers=np.int32(pool_of_worker.size),
+        workers=_scalar(np.int32, pool_of_worker.size),
     )
 
 
@@ -225,7 +230,9 @@ def _traffic(workload: Workload, reqs: int) -> Traffic:
     stage = workload.tokenizer
     service = np.zeros(size)
     if stage is not None:
-        service = stage.base_ms + workload.isl_tokens * stage.per_input_token_us / 1000.0
+        service = (
+            stage.base_ms + workload.isl_tokens * stage.per_input_token_us / 1000.0
+        )
     until = workload.max_virtual_time_ms
     rest = (0, reqs - heads.size)
     return Traffic(
@@ -236,10 +243,10 @@ def _traffic(workload: Workload, reqs: int) -> Traffic:
         service_ms=np.pad(service, pad),
         first_turns=np.pad(heads, rest).astype(np.int32),
         arrival_ms=np.pad(arrival, rest, constant_values=np.inf),
-        sessions=np.int32(heads.size),
-        in_flight=np.int32(workload.max_in_flight or 0),
-        servers=np.int32(stage.workers if stage else 1),
-        until_ms=np.float64(np.inf if until is None else until),
+        sessions=_scalar(np.int32, heads.size),
+        in_flight=_scalar(np.int32, workload.max_in_flight or 0),
+        servers=_scalar(np.int32, stage.workers if stage else 1),
+        until_ms=_scalar(np.float64, np.inf if until is None else until),
     )
 
 
@@ -248,11 +255,11 @@ def _transfer(deployment: Deployment) -> TransferCost:
     bandwidth = cost.bandwidth_gb_per_s or 0.0
     priced = bool(bandwidth and cost.bytes_per_token)
     return TransferCost(
-        bytes_per_token=np.float64(cost.bytes_per_token),
-        bytes_per_s=np.float64(bandwidth * 1e9 if priced else 1.0),
-        latency_ms=np.float64(cost.latency_ms),
-        priced=np.int32(priced),
-        full_prompt=np.int32(cost.full_prompt),
+        bytes_per_token=_scalar(np.float64, cost.bytes_per_token),
+        bytes_per_s=_scalar(np.float64, bandwidth * 1e9 if priced else 1.0),
+        latency_ms=_scalar(np.float64, cost.latency_ms),
+        priced=_scalar(np.int32, priced),
+        full_prompt=_scalar(np.int32, cost.full_prompt),
     )
 
 

@@ -64,9 +64,7 @@ class Cells:
         wanted = when & _depends(self.reads) if self.reads else when
         place = at if wanted is True else jnp.where(wanted, at, spare)
         update = jnp.asarray(value).astype(self.values.dtype)
-        return Cells(
-            jax.lax.dynamic_update_index_in_dim(self.values, update, place, 0)
-        )
+        return Cells(jax.lax.dynamic_update_index_in_dim(self.values, update, place, 0))
 
     def add(self, at: Index, value: Any, when: Any = True) -> Cells:
         """These cells with one value increased, if `when`."""

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from .._arrays import Array
 from ._block_cells import repeat, when
-from ._block_plan import Parts, Rank, give_back, missing_blocks, request_of
+from ._block_parts import Parts, Rank, give_back, missing_blocks, request_of
 from ._block_queue import append
 from ._block_state import BlockLane, BlockShape, Logs
 
@@ -155,6 +155,4 @@ def emit(
     start = (jnp.int32(0), jnp.int32(0), parts)
     _, kept, parts = repeat(lambda carry: carry[0] < running, one, start)
     ranks = parts.ranks
-    return parts._replace(
-        ranks=ranks._replace(running=ranks.running.put(number, kept))
-    )
+    return parts._replace(ranks=ranks._replace(running=ranks.running.put(number, kept)))

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Int
 
 from .._arrays import Array
 from ._block_cells import repeat, when
-from ._block_plan import Parts, publish, rank_of, to_completion
+from ._block_parts import Parts, publish, rank_of, to_completion
 from ._block_pool import (
     available,
     idle_hits,
@@ -74,7 +74,9 @@ def _worker_of(lane: BlockLane, world: World, code: Count) -> Count:
     rank = jnp.where(
         kind == TRY,
         what,
-        jnp.where(kind == RELEASE, world.records.source[what], world.records.rank[what]),
+        jnp.where(
+            kind == RELEASE, world.records.source[what], world.records.rank[what]
+        ),
     )
     bound = (kind == TRY) | (kind == ACTIVATE) | (kind == RELEASE)
     return jnp.where(bound, lane.places.worker_of_rank[jnp.maximum(rank, 0)], -1)
@@ -95,9 +97,7 @@ def deliver_transfers(world: World, shape: BlockShape) -> World:
     )
 
 
-def pass_ended(
-    shape: BlockShape, lane: BlockLane, world: World, rank: Count
-) -> World:
+def pass_ended(shape: BlockShape, lane: BlockLane, world: World, rank: Count) -> World:
     """Hand-over events of a rank whose pass has ended."""
     pool = lane.places.pool_of_rank[rank]
     now_ms, limits = world.loop.now_ms, lane.limits
@@ -121,9 +121,7 @@ def pass_ended(
         return put_action(shape, world, RESERVE, job)
 
     world = repeat(lambda world: world.ranks.held[rank] >= 0, choose_target, world)
-    return when(
-        pool == 1, lambda world: put_action(shape, world, TRY, rank), world
-    )
+    return when(pool == 1, lambda world: put_action(shape, world, TRY, rank), world)
 
 
 def wake_deferred(
@@ -136,9 +134,7 @@ def wake_deferred(
         actions = world.actions
         place = at % shape.actions
         code = actions.deferred[place]
-        mine = (code >= 0) & (
-            _worker_of(lane, world, jnp.maximum(code, 0)) == worker
-        )
+        mine = (code >= 0) & (_worker_of(lane, world, jnp.maximum(code, 0)) == worker)
 
         def move(world: World) -> World:
             actions = world.actions
@@ -367,6 +363,4 @@ def run_actions(shape: BlockShape, lane: BlockLane, world: World, submit: Any) -
         world = when(put_off, later, world)
         return when(~put_off, lambda world: act(code, world), world)
 
-    return repeat(
-        lambda world: world.actions.start < world.actions.end, one, world
-    )
+    return repeat(lambda world: world.actions.start < world.actions.end, one, world)

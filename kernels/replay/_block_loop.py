@@ -11,7 +11,8 @@ from .._arrays import Array
 from ._block_cells import choose, repeat, when
 from ._block_emit import emit
 from ._block_handoff import deliver_transfers, pass_ended, run_actions, wake_deferred
-from ._block_plan import Parts, Work, plan_pass, rank_of
+from ._block_parts import Parts, rank_of
+from ._block_plan import Work, no_work, plan_pass
 from ._block_price import pass_end
 from ._block_queue import soonest_ms
 from ._block_state import (
@@ -77,9 +78,7 @@ def _with_parts(world: World, parts: Parts) -> World:
     )
 
 
-def _end_pass(
-    shape: BlockShape, lane: BlockLane, world: World, worker: Count
-) -> World:
+def _end_pass(shape: BlockShape, lane: BlockLane, world: World, worker: Count) -> World:
     """The pass of a worker ends now."""
     workers = world.workers
     world = world._replace(
@@ -91,16 +90,26 @@ def _end_pass(
 
     def ends(carry: tuple[Count, World]) -> tuple[Count, World]:
         at, world = carry
-        return at + 1, end_requests(shape, lane, world, first + at)
+        number, blocks, ranks = first + at, world.blocks, world.ranks
+        world = world._replace(
+            ranks=ranks._replace(
+                stored=ranks.stored.put(number, blocks.stored[number]),
+                removed=ranks.removed.put(number, blocks.removed[number]),
+            )
+        )
+        return at + 1, end_requests(shape, lane, world, number)
 
     start = (jnp.int32(0), world)
     _, world = repeat(lambda carry: carry[0] < ranks, ends, start)
     drained = ~_works(shape, lane, world, worker)
-    workers = world.workers
+    workers, loop = world.workers, world.loop
+    computed = loop.prefill_tokens + workers.prefill_tokens[worker]
     world = world._replace(
         workers=workers._replace(
-            group_pass=workers.group_pass.put(worker, 0, drained)
-        )
+            group_pass=workers.group_pass.put(worker, 0, drained),
+            prefill_tokens=workers.prefill_tokens.put(worker, 0),
+        ),
+        loop=loop._replace(prefill_tokens=computed),
     )
     if shape.pools == 1:
         return world
@@ -136,9 +145,11 @@ def _plan_ranks(
         status = jnp.where(price < 0, UNPRICED, status)
         world = world._replace(
             ranks=world.ranks._replace(peak=world.ranks.peak.put(number, peak)),
+            workers=world.workers._replace(
+                prefill_tokens=world.workers.prefill_tokens.add(worker, work.committed)
+            ),
             loop=loop._replace(
                 preemptions=loop.preemptions + work.preempted,
-                prefill_tokens=loop.prefill_tokens + work.committed,
                 status=status.astype("int32"),
             ),
         )
@@ -161,7 +172,7 @@ def _plan_ranks(
         return choose(busy, plan, idle, carry)
 
     none = jnp.int32(0)
-    work = Work(*([none] * 14), jnp.bool_(False))
+    work = no_work()
     sums = jnp.zeros((shape.ranks, 5), jnp.int32)
     start = (none, world, sums, now_ms, jnp.bool_(False), work)
     _, world, sums, end_ms, effect, work = repeat(
@@ -327,9 +338,7 @@ def _step(shape: BlockShape, lane: BlockLane, world: World) -> World:
     idle = world.workers.end_ms[worker] == jnp.inf
     able = turn & ready & idle
     works = able & _works(shape, lane, world, worker)
-    world = world._replace(
-        loop=loop._replace(worker=loop.worker + (turn & ~works))
-    )
+    world = world._replace(loop=loop._replace(worker=loop.worker + (turn & ~works)))
     world = when(works, lambda world: _start_pass(shape, lane, world, worker), world)
     loop = world.loop
     last = (loop.phase == STARTS) & (loop.worker >= lane.places.workers)

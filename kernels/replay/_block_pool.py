@@ -50,7 +50,7 @@ def _forget(shape: BlockShape, blocks: Blocks, block: Count, rank: Count) -> Blo
         first=blocks.first.put(at, jnp.where(alone, -1, after), leads),
         copy_after=blocks.copy_after.put(before, after),
         copy_before=blocks.copy_before.put(after, before),
-        removed=blocks.removed.add(0, 1, alone),
+        removed=blocks.removed.add(rank, 1, alone),
     )
 
 
@@ -155,7 +155,7 @@ def publish_blocks(
         blocks = blocks._replace(
             key=blocks.key.put(block, key),
             first=blocks.first.put(place, block, ~known),
-            stored=blocks.stored.add(0, 1, ~known),
+            stored=blocks.stored.add(rank, 1, ~known),
         )
         tail = jnp.where(known, blocks.copy_before[head], block)
         return at + 1, blocks._replace(
@@ -225,9 +225,7 @@ def pin_hits(
         at, blocks = carry
         block = blocks.first[rank * shape.ids + lane.jobs.keys[row + at]]
         users = blocks.users[block]
-        blocks = when(
-            users == 0, lambda blocks: _unlink(blocks, block, rank), blocks
-        )
+        blocks = when(users == 0, lambda blocks: _unlink(blocks, block, rank), blocks)
         return at + 1, blocks._replace(
             users=blocks.users.put(block, users + 1),
             held=blocks.held.put(row + at, block),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
@@ -156,8 +157,8 @@ class Blocks(NamedTuple):
     copy_after: Cells
     first: Cells  # ranks x ids
     held: Cells  # rows: block of each place of a sequence
-    stored: Cells  # 1: contents that became findable
-    removed: Cells  # 1
+    stored: Cells  # ranks: contents that became findable
+    removed: Cells  # ranks: contents that ceased to be
 
 
 class Sequences(NamedTuple):
@@ -193,18 +194,21 @@ class Ranks(NamedTuple):
     bound: Cells
     drawn: Cells
     peak: Cells
+    stored: Cells  # as of the last pass end, as is `removed`
+    removed: Cells
 
 
 class Workers(NamedTuple):
     """Per worker. extra: decode passes that follow the planned one unchanged."""
 
-    end_ms: Float[Array, " workers"]
-    planned_end_ms: Float[Array, " workers"]
+    end_ms: Float[jax.Array, " workers"]
+    planned_end_ms: Float[jax.Array, " workers"]
     extra: Cells
     contexts: Cells
     group_pass: Cells
     next_rank: Cells
-    busy_ms: Float[Array, " workers"]
+    prefill_tokens: Cells  # of the pass that has not ended
+    busy_ms: Float[jax.Array, " workers"]
 
 
 class Heap(NamedTuple):
@@ -213,27 +217,27 @@ class Heap(NamedTuple):
     key: Cells
     tie: Cells
     item: Cells
-    size: Int[Array, ""]
+    size: Int[jax.Array, ""]
 
 
 class Records(NamedTuple):
     """Per request; NaN or -1 where it did not happen. The last entry is spare."""
 
-    arrival_ms: Float[Array, " entries"]
-    admit_ms: Float[Array, " entries"]
-    first_ms: Float[Array, " entries"]
-    second_ms: Float[Array, " entries"]
-    last_ms: Float[Array, " entries"]
-    terminal_ms: Float[Array, " entries"]
-    prefill_admit_ms: Float[Array, " entries"]
-    held_ms: Float[Array, " entries"]
-    reserved_ms: Float[Array, " entries"]
-    activated_ms: Float[Array, " entries"]
-    decode_admit_ms: Float[Array, " entries"]
-    released_ms: Float[Array, " entries"]
-    status: Int[Array, " entries"]
-    output: Int[Array, " entries"]
-    first_reuse: Int[Array, " entries"]
+    arrival_ms: Float[jax.Array, " entries"]
+    admit_ms: Float[jax.Array, " entries"]
+    first_ms: Float[jax.Array, " entries"]
+    second_ms: Float[jax.Array, " entries"]
+    last_ms: Float[jax.Array, " entries"]
+    terminal_ms: Float[jax.Array, " entries"]
+    prefill_admit_ms: Float[jax.Array, " entries"]
+    held_ms: Float[jax.Array, " entries"]
+    reserved_ms: Float[jax.Array, " entries"]
+    activated_ms: Float[jax.Array, " entries"]
+    decode_admit_ms: Float[jax.Array, " entries"]
+    released_ms: Float[jax.Array, " entries"]
+    status: Int[jax.Array, " entries"]
+    output: Int[jax.Array, " entries"]
+    first_reuse: Int[jax.Array, " entries"]
     reuse: Cells
     rank: Cells  # last pool
     source: Cells  # prefill rank
@@ -242,43 +246,43 @@ class Records(NamedTuple):
 class Logs(NamedTuple):
     """Fixed-capacity logs; counts may exceed the capacity, which stops the run."""
 
-    pass_ms: Float[Array, "passes two"]
-    pass_counts: Int[Array, "passes seven"]
-    token_ms: Float[Array, " tokens"]
-    admission_ms: Float[Array, " admissions"]
-    admission: Int[Array, "admissions three"]
-    passes: Int[Array, ""]
-    admissions: Int[Array, ""]
+    pass_ms: Float[jax.Array, "passes two"]
+    pass_counts: Int[jax.Array, "passes seven"]
+    token_ms: Float[jax.Array, " tokens"]
+    admission_ms: Float[jax.Array, " admissions"]
+    admission: Int[jax.Array, "admissions three"]
+    passes: Int[jax.Array, ""]
+    admissions: Int[jax.Array, ""]
 
 
 class Actions(NamedTuple):
     """Ring of hand-over actions in order, and those put off until a pass ends."""
 
     ring: Cells
-    start: Int[Array, ""]
-    end: Int[Array, ""]
+    start: Int[jax.Array, ""]
+    end: Int[jax.Array, ""]
     deferred: Cells
-    deferred_start: Int[Array, ""]
-    deferred_end: Int[Array, ""]
+    deferred_start: Int[jax.Array, ""]
+    deferred_end: Int[jax.Array, ""]
 
 
 class Loop(NamedTuple):
     """Where the event loop stands. chain: worker whose pass took no time, or -1."""
 
-    now_ms: Float[Array, ""]
-    phase: Int[Array, ""]
-    worker: Int[Array, ""]
-    chain: Int[Array, ""]
-    changed: Int[Array, ""]
-    status: Int[Array, ""]
-    released: Int[Array, ""]
-    placed: Int[Array, ""]
-    destined: Int[Array, ""]
-    in_flight: Int[Array, ""]
-    inserted: Int[Array, ""]
-    events: Int[Array, ""]
-    preemptions: Int[Array, ""]
-    prefill_tokens: Int[Array, ""]
+    now_ms: Float[jax.Array, ""]
+    phase: Int[jax.Array, ""]
+    worker: Int[jax.Array, ""]
+    chain: Int[jax.Array, ""]
+    changed: Int[jax.Array, ""]
+    status: Int[jax.Array, ""]
+    released: Int[jax.Array, ""]
+    placed: Int[jax.Array, ""]
+    destined: Int[jax.Array, ""]
+    in_flight: Int[jax.Array, ""]
+    inserted: Int[jax.Array, ""]
+    events: Int[jax.Array, ""]
+    preemptions: Int[jax.Array, ""]
+    prefill_tokens: Int[jax.Array, ""]
 
 
 class World(NamedTuple):
@@ -291,7 +295,7 @@ class World(NamedTuple):
     arrivals: Heap
     tokenized: Heap
     transfers: Heap
-    servers_ms: Float[Array, " servers"]
+    servers_ms: Float[jax.Array, " servers"]
     actions: Actions
     records: Records
     logs: Logs
@@ -327,8 +331,8 @@ def _fresh_blocks(shape: BlockShape, lane: BlockLane) -> Blocks:
         copy_after=cells(size, -1),
         first=cells(ranks * shape.ids, -1),
         held=cells(shape.rows, -1),
-        stored=cells(1, 0),
-        removed=cells(1, 0),
+        stored=cells(ranks, 0),
+        removed=cells(ranks, 0),
     )
 
 
@@ -371,6 +375,8 @@ def fresh_world(shape: BlockShape, lane: BlockLane) -> World:
             bound=cells(ranks, 0),
             drawn=cells(ranks, 0),
             peak=cells(ranks, 0),
+            stored=cells(ranks, 0),
+            removed=cells(ranks, 0),
         ),
         workers=Workers(
             end_ms=never,
@@ -379,6 +385,7 @@ def fresh_world(shape: BlockShape, lane: BlockLane) -> World:
             contexts=cells(shape.workers, 0),
             group_pass=cells(shape.workers, 0),
             next_rank=cells(shape.workers, 0),
+            prefill_tokens=cells(shape.workers, 0),
             busy_ms=jnp.zeros(shape.workers),
         ),
         arrivals=_heap(reqs),
@@ -387,9 +394,7 @@ def fresh_world(shape: BlockShape, lane: BlockLane) -> World:
         servers_ms=jnp.where(
             jnp.arange(max(shape.servers, 1)) < lane.traffic.servers, 0.0, jnp.inf
         ),
-        actions=Actions(
-            cells(handed, 0), zero, zero, cells(handed, 0), zero, zero
-        ),
+        actions=Actions(cells(handed, 0), zero, zero, cells(handed, 0), zero, zero),
         records=Records(
             *([nan] * 12),
             status=none,

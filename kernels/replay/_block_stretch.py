@@ -15,7 +15,8 @@ from jaxtyping import Bool, Float, Int
 from .._arrays import Array
 from ._block_cells import choose, repeat, when
 from ._block_emit import emit, log_tokens
-from ._block_plan import Parts, Rank, Work, grow, publish, rank_of, request_of
+from ._block_parts import Parts, Rank, grow, publish, rank_of, request_of
+from ._block_plan import Work
 from ._block_pool import available
 from ._block_price import after_ns, decode_walk
 from ._block_state import BlockLane, BlockShape, Logs, Workers, World, blocks_for
@@ -72,9 +73,7 @@ def _followers(
     unchanged = (work.prefill + work.admitted + work.preempted + work.rejected == 0) & (
         work.before == running
     )
-    closed = (
-        (ranks.waiting[number] < 0) | (running >= limits.sequences) | unchanged
-    )
+    closed = (ranks.waiting[number] < 0) | (running >= limits.sequences) | unchanged
     steady = decoding & closed & (running > 0) & (running <= limits.budget)
     steady = steady & (limits.interval <= 1) & (limits.drafts == 0)
     # Who ends with the planned pass is reported at its end.
@@ -180,9 +179,7 @@ def finish_stretch(
     def carry_out(world: World) -> World:
         workers = world.workers
         start_ms, context = workers.planned_end_ms[worker], workers.contexts[worker]
-        parts = Parts(
-            world.blocks, world.seqs, world.ranks, world.records, world.logs
-        )
+        parts = Parts(world.blocks, world.seqs, world.ranks, world.records, world.logs)
         running = parts.ranks.running[number]
         first = number * shape.slots
         logs = log_passes(
@@ -194,7 +191,9 @@ def finish_stretch(
             (*[jnp.int32(0)] * 3, running, context),
         )
         if shape.tokens:
-            logs = _log_stretch(lane, shape, rank, parts, logs, start_ms, context, extra)
+            logs = _log_stretch(
+                lane, shape, rank, parts, logs, start_ms, context, extra
+            )
         price = lane.steps[-1].decode_ns(running, context)
         second_ms = after_ns(start_ms, price)
 

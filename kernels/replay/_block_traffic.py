@@ -77,7 +77,9 @@ def end_requests(
         status = jnp.where(world.seqs.taken[job] < 0, REJECTED, COMPLETED)
         records, loop = world.records, world.loop
         world = world._replace(
-            ranks=world.ranks._replace(ended=world.ranks.ended.put(rank, following_job)),
+            ranks=world.ranks._replace(
+                ended=world.ranks.ended.put(rank, following_job)
+            ),
             records=records._replace(
                 terminal_ms=records.terminal_ms.at[request].set(now_ms),
                 status=records.status.at[request].set(status.astype("int32")),
@@ -157,7 +159,9 @@ def release_arrivals(shape: BlockShape, lane: BlockLane, world: World) -> World:
         known = (known_ms < later_ms) | ((known_ms == later_ms) & earlier)
 
         def take(world: World) -> tuple[World, Any]:
-            return world._replace(loop=loop._replace(released=loop.released + 1)), request
+            return world._replace(
+                loop=loop._replace(released=loop.released + 1)
+            ), request
 
         def pop_heap(world: World) -> tuple[World, Any]:
             found, heap = pop(world.arrivals)
@@ -170,9 +174,7 @@ def release_arrivals(shape: BlockShape, lane: BlockLane, world: World) -> World:
             records=records._replace(
                 arrival_ms=records.arrival_ms.at[found].set(at_ms)
             ),
-            loop=loop._replace(
-                in_flight=loop.in_flight + 1, changed=jnp.int32(1)
-            ),
+            loop=loop._replace(in_flight=loop.in_flight + 1, changed=jnp.int32(1)),
         )
         if not shape.servers:
             return _submit(shape, lane, world, found)
