@@ -128,10 +128,16 @@ def _figures(one: _Judged, answer: Replayed, goal: Goal) -> Answer:
     # Distributions of single gaps are of no use here and cost more than the replay.
     plain = replace(replayed, token_times=None, passes=None)
     report = summary(plain, workload, deployment, bounds=goal.bounds)
-    if replayed.token_times is not None:
-        gaps = token_gaps_ms(replayed.token_times(), replayed.status == COMPLETED)
-        speeds = speeds_per_user(gaps)
-        report["mean_output_token_throughput_per_user"] = (
-            float(speeds.mean()) if speeds.size else 0.0
-        )
+    if replayed.token_times is None:
+        # Without a log the second token is not known: no figure is better than 0.
+        return {
+            name: value
+            for name, value in report.items()
+            if not name.endswith("_ttst_ms")
+        }
+    gaps = token_gaps_ms(replayed.token_times(), replayed.status == COMPLETED)
+    speeds = speeds_per_user(gaps)
+    report["mean_output_token_throughput_per_user"] = (
+        float(speeds.mean()) if speeds.size else 0.0
+    )
     return report
