@@ -32,10 +32,14 @@ def replay_scenarios(scenarios: Sequence[Scenario], *, log: bool) -> list[Replay
         for i, answer in enumerate(answers)
         if answer.preemptions > 0 and plain[i] is not priced[i]
     ]
-    for i, answer in zip(
-        again, _answered([priced[i] for i in again], log), strict=True
-    ):
-        answers[i] = answer
+    if again:
+        from ._block_engine import replay_blocks
+
+        for i in again:
+            _check_means(priced[i][1])
+        exact = replay_blocks([priced[i] for i in again], log=log)
+        for i, answer in zip(again, exact, strict=True):
+            answers[i] = answer
     return answers
 
 
