@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,19 +18,20 @@ Reach = tuple[float, ...]
 
 def by_kind(candidates: Sequence[Candidate]) -> list[int]:
     """Candidates that run through the same program one after the other."""
+    return sorted(
+        range(len(candidates)), key=lambda index: (kind_of(candidates[index]), index)
+    )
 
-    def key(index: int):
-        one = candidates[index]
-        deployment = one.deployment
-        return (
-            one.branch,
-            one.workload.size,
-            deployment.decode.workers,
-            0 if deployment.prefill is None else deployment.prefill.workers,
-            index,
-        )
 
-    return sorted(range(len(candidates)), key=key)
+def kind_of(candidate: Candidate) -> tuple[Any, ...]:
+    """Candidates of one kind share a program, as far as their shapes tell."""
+    deployment = candidate.deployment
+    return (
+        candidate.branch,
+        candidate.workload.size,
+        deployment.decode.workers,
+        0 if deployment.prefill is None else deployment.prefill.workers,
+    )
 
 
 def reaches(candidates: Iterable[Candidate], goal: Goal) -> list[Reach]:

@@ -13,7 +13,7 @@ from aisim_jax.replay import Bounds
 from ._answer import ranked_answer
 from ._candidates import Pool, build_pool
 from ._canonical import fingerprint
-from ._order import Reach, beaten, by_kind, by_promise, reaches
+from ._order import Reach, beaten, by_kind, by_promise, kind_of, reaches
 from ._records import Candidate, Outcome, Recommendation
 from ._replays import replay_batch
 from ._score import Goal, Verdict, judge
@@ -23,7 +23,8 @@ from ._store import Journal
 # A space of so many distinct candidates is replayed without a look at bounds.
 REPLAY_ALL = 6000
 BATCH = 128
-# Usual cost of a replay on one core, and of starting (for estimates only).
+# Usual cost of a replay on one core, of a program, of starting (for estimates only).
+PROGRAM_S = 1.5
 SECONDS_PER_REQUEST = 2e-5
 START_S = 2.0
 
@@ -73,8 +74,10 @@ def plan_record(plan: Plan) -> dict[str, Any]:
 def _seconds(plan: Plan, replays: int) -> float:
     """Rough time of the replays: so many requests at the usual pace."""
     every = plan.pool.candidates
-    requests = sum(every[index].workload.size for index in plan.order[:replays])
-    return START_S + requests * SECONDS_PER_REQUEST
+    chosen = [every[index] for index in plan.order[:replays]]
+    requests = sum(one.workload.size for one in chosen)
+    programs = len({kind_of(one) for one in chosen})
+    return START_S + programs * PROGRAM_S + requests * SECONDS_PER_REQUEST
 
 
 def search_goal(config: RecommendationConfig) -> Goal:
@@ -166,6 +169,9 @@ class _Search:
             if reach is not None and beaten(reach[index], self._best):
                 self.screened.append(every[index])
                 continue
+            # A finished batch is kept: it ends where the next program begins.
+            if reach is None and batch and kind_of(every[index]) != kind_of(batch[0]):
+                return batch, left[place:]
             batch.append(every[index])
             if len(batch) == room:
                 return self._alike(batch), left[place + 1 :]
