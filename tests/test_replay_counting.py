@@ -91,3 +91,20 @@ def test_a_lane_equals_the_scenario_alone_bit_for_bit() -> None:
         np.testing.assert_array_equal(
             alone.token_times().at_ms, lane.token_times().at_ms
         )
+
+
+def test_lanes_side_by_side_equal_lanes_in_turn(monkeypatch) -> None:
+    import jax
+    from aisim_jax.replay._counting_engine import replay_counting
+
+    # Every fourth draw: open loops of one worker.
+    scenarios = [draw(seed, "vllm")[0] for seed in range(0, 80, 4)]
+    scenarios = [one for one in scenarios if servable(one)]
+    in_turn = replay_counting(scenarios, log=False)
+    # The arrangement of accelerators, on whatever device runs the tests.
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    together = replay_counting(scenarios, log=False)
+    for one, other in zip(in_turn, together, strict=True):
+        for name in ("first_admit_ms", "first_token_ms", "last_token_ms", "terminal_ms"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        assert one.preemptions == other.preemptions

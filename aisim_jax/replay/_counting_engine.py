@@ -26,7 +26,9 @@ from ..kernels.replay import (
     Limits,
     Traffic,
     run_scenario,
+    run_scenarios,
 )
+from ..kernels.replay import Scenario as State
 from ..traffic import Workload
 from ._admissible import cut_outputs
 from ._counting_logs import admissions_of, passes_of, token_times_of
@@ -103,15 +105,13 @@ def replay_counting(scenarios: Sequence[Scenario], *, log: bool) -> list[Replaye
 
 @lru_cache(maxsize=64)
 def _runner(shape: CountingShape):
-    def one(lane: Lane) -> dict[str, Any]:
-        state = run_scenario(shape, lane)
+    def answer_of(state: State) -> dict[str, Any]:
         answer = {
             "status": state.status,
             "records": state.records,
             "counters": state.counters,
             "busy_ns": state.busy_ns,
             "released": state.released,
-            "running": state.workers.running,
         }
         if shape.log:
             answer |= {
@@ -121,7 +121,13 @@ def _runner(shape: CountingShape):
             }
         return answer
 
-    return lane_runner(one)
+    def one(lane: Lane) -> dict[str, Any]:
+        return answer_of(run_scenario(shape, lane))
+
+    def many(lanes: Lane) -> dict[str, Any]:
+        return answer_of(run_scenarios(shape, lanes))
+
+    return lane_runner(one, many if shape.side_by_side else None)
 
 
 def _groups(packed: list[Packed], members: list[int]) -> list[list[int]]:
@@ -210,6 +216,7 @@ def _pack(workload: Workload, deployment: Deployment, log: bool) -> Packed:
         log=4 * room if log else 0,
         runs=2 * room if log else 0,
         apart=prices_apart(deployment),
+        side_by_side=jax.default_backend() != "cpu",
     )
     return Packed(order, Lane(limits, traffic, role.steps), shape, arrival)
 

@@ -19,10 +19,13 @@ def shared_bytes(tree: Any) -> int:
     return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tree))
 
 
-def lane_runner(one: Callable[[Any], Any]) -> Callable[[Sequence[Any]], list[Any]]:
+def lane_runner(
+    one: Callable[[Any], Any], many: Callable[[Any], Any] | None = None
+) -> Callable[[Sequence[Any]], list[Any]]:
     """A function from lanes (equal pytrees of NumPy leaves) to their NumPy answers.
 
-    `one` maps a lane to a pytree of arrays. A leaf that all lanes share (the same object)
+    `one` maps a lane to a pytree of arrays; lanes run in turn, or, where `many` is given
+    (leaves lead with lanes), side by side. A leaf that all lanes share (the same object)
     is passed once. The batch is cut into launches and, with several local devices, spread
     over them; each lane's arithmetic is the same in every arrangement.
     """
@@ -59,7 +62,7 @@ def lane_runner(one: Callable[[Any], Any]) -> Callable[[Sequence[Any]], list[Any
         padded = room > len(lanes)
         key = tree, alike, devices, padded
         if key not in programs:
-            programs[key] = _program(one, tree, alike, devices, padded)
+            programs[key] = _program(one, many, tree, alike, devices, padded)
         real = np.arange(room) < len(lanes)
         answer = jax.device_get(programs[key](common, each, real))
         leaves, answer_tree = jax.tree.flatten(answer)
@@ -73,6 +76,7 @@ def lane_runner(one: Callable[[Any], Any]) -> Callable[[Sequence[Any]], list[Any
 
 def _program(
     one: Callable[[Any], Any],
+    many: Callable[[Any], Any] | None,
     tree: Any,
     alike: tuple[bool, ...],
     devices: int,
@@ -98,12 +102,24 @@ def _program(
             lambda lane: lane_answer(common, list(lane[0]), lane[1]), (each, real)
         )
 
+    def side_by_side(common: list[Any], each: list[Any], real: Any) -> Any:
+        assert many is not None
+        shared, own, count = iter(common), iter(each), real.size
+        leaves = [
+            jax.numpy.broadcast_to(value := next(shared), (count, *value.shape))
+            if same
+            else next(own)
+            for same in alike
+        ]
+        return many(jax.tree.unflatten(tree, leaves))
+
+    run = in_turn if many is None else side_by_side
     if devices == 1:
-        return jax.jit(in_turn)
+        return jax.jit(run)
     mesh = jax.make_mesh((devices,), ("lanes",))
     lanes = PartitionSpec("lanes")
     spread = jax.shard_map(
-        in_turn,
+        run,
         mesh=mesh,
         in_specs=(PartitionSpec(), lanes, lanes),
         out_specs=lanes,

@@ -162,7 +162,8 @@ def _pass_length(
 
     def stretch():
         remaining = jnp.where(here, target - length, jnp.int32(2**31 - 1))
-        most = jnp.min(remaining)
+        # Vmapped, both branches run: a lane that is not steady must not look far.
+        most = jnp.where(steady, jnp.min(remaining), 1)
 
         def fits(passes: Int[Array, ""]) -> Bool[Array, ""]:
             held = blocks_for(length + passes - 1, limits.block_size)
@@ -299,9 +300,20 @@ def _written(
             status=records.status.at[at].set(jnp.int8(COMPLETED)),
         )
 
-    records = jax.lax.fori_loop(
-        worker.running, worker.running + begun.leaving, leave, records
-    )
+    if shape.side_by_side:
+        place = jnp.arange(shape.slots) - worker.running
+        gone = (place >= 0) & (place < begun.leaving)
+        at = jnp.where(gone, slots.counts[REQUEST], records.status.size)
+        records = Records(
+            records.admit_ms.at[at].set(slots.instants_ms[ADMIT], mode="drop"),
+            records.first_ms.at[at].set(slots.instants_ms[FIRST], mode="drop"),
+            records.last_ms.at[at].set(end_ms, mode="drop"),
+            records.status.at[at].set(jnp.int8(COMPLETED), mode="drop"),
+        )
+    else:
+        records = jax.lax.fori_loop(
+            worker.running, worker.running + begun.leaving, leave, records
+        )
     passed = jnp.where(begun.work.rejected > 0, worker.head, head)
     size = records.status.size
 
@@ -388,7 +400,9 @@ def upcoming_ms(shape: CountingShape, lane: Lane, state: Scenario) -> Float[Arra
     return jnp.where(busy, state.now_ms, upcoming)
 
 
-def next_event(shape: CountingShape, lane: Lane, state: Scenario) -> Scenario:
+def next_event(
+    shape: CountingShape, lane: Lane, state: Scenario, active: Bool[Array, ""] | bool
+) -> Scenario:
     """Deliver what ends at the next instant, let in arrivals, start one idle worker.
 
     At one instant all pass ends come first, then arrivals, then idle workers take turns
@@ -401,17 +415,18 @@ def next_event(shape: CountingShape, lane: Lane, state: Scenario) -> Scenario:
     ended = jnp.argmin(workers.end_ms).astype("int32")
     ends = ~taking_turns & (workers.end_ms[ended] <= now)
     ended = jnp.where(chained, state.chain, ended)
-    ends = ends | chained
+    ends = (ends | chained) & active
     freed = state.freed + jnp.where(ends, workers.ending[ended], 0)
     end_ms = workers.end_ms.at[jnp.where(ends, ended, none)].set(jnp.inf, mode="drop")
     state = state._replace(
         now_ms=now, freed=freed, workers=workers._replace(end_ms=end_ms)
     )
     more = ~taking_turns & (jnp.min(end_ms) <= now)
-    state = _release(shape, lane, state, ~taking_turns & ~more)
+    state = _release(shape, lane, state, ~taking_turns & ~more & active)
     workers, counters = state.workers, state.counters
     work = (workers.running > 0) | (workers.preempted > 0)
     idle = jnp.isinf(end_ms) & (work | (workers.head < state.released)) & ~more
+    idle = idle & active
     everyone = jnp.arange(none, dtype=jnp.int32)
     first = jnp.where(chained, state.chain, jnp.maximum(state.turn, 0))
     able = idle & jnp.where(chained, everyone == first, everyone >= first)
@@ -450,7 +465,7 @@ def next_event(shape: CountingShape, lane: Lane, state: Scenario) -> Scenario:
         ),
         chain=jnp.where(chain, number, -1),
         turn=jnp.where(waits, last + 1, -1),
-        status=status.astype("int32"),
+        status=jnp.where(active, status, state.status).astype("int32"),
         counters=counters._replace(
             events=counters.events + start,
             preemptions=counters.preemptions + begun.work.preemptions,
@@ -475,18 +490,41 @@ def _nothing(shape: CountingShape, state: Scenario, number: Int[Array, ""]) -> _
     )
 
 
-def run_scenario(shape: CountingShape, lane: Lane) -> Scenario:
-    """Run one lane to its end."""
+def is_active(shape: CountingShape, lane: Lane, state: Scenario) -> Bool[Array, ""]:
+    """Whether anything is left to happen in a lane."""
+    upcoming = upcoming_ms(shape, lane, state)
+    ahead = jnp.isfinite(upcoming) & (upcoming <= lane.limits.until_ms)
+    return (state.status == RUNNING) & ahead
 
-    def going(state: Scenario) -> Bool[Array, ""]:
-        upcoming = upcoming_ms(shape, lane, state)
-        ahead = jnp.isfinite(upcoming) & (upcoming <= lane.limits.until_ms)
-        return (state.status == RUNNING) & ahead
 
-    state = packed_loop(
-        going,
-        lambda state: next_event(shape, lane, state),
-        fresh_scenario(shape, lane),
-    )
+def _ended(state: Scenario) -> Scenario:
     ended = jnp.where(state.status == RUNNING, FINISHED, state.status)
     return state._replace(status=ended.astype("int32"))
+
+
+def run_scenario(shape: CountingShape, lane: Lane) -> Scenario:
+    """Run one lane to its end."""
+    return _ended(
+        packed_loop(
+            lambda state: is_active(shape, lane, state),
+            lambda state: next_event(shape, lane, state, True),
+            fresh_scenario(shape, lane),
+        )
+    )
+
+
+def run_scenarios(shape: CountingShape, lanes: Lane) -> Scenario:
+    """Run all lanes (leaves lead with lanes) together, one event of each at a time.
+
+    The loop is around the vmapped step: a finished lane writes nowhere, and no record is
+    copied to hold it still.
+    """
+    active = jax.vmap(lambda lane, state: is_active(shape, lane, state))
+    step = jax.vmap(lambda lane, state, on: next_event(shape, lane, state, on))
+    return _ended(
+        jax.lax.while_loop(
+            lambda state: jnp.any(active(lanes, state)),
+            lambda state: step(lanes, state, active(lanes, state)),
+            jax.vmap(lambda lane: fresh_scenario(shape, lane))(lanes),
+        )
+    )

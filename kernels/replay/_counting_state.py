@@ -24,7 +24,7 @@ class CountingShape(NamedTuple):
     guaranteed: TensorRT-LLM admission (blocks to completion reserved, no preemption).
     window: decode passes priced at once where prices have no closed sum. log: entries of
     the pass log (0: no log); runs: entries of the emission log. apart: `Steps` that
-    price every request of a pass at its own length.
+    price every request of a pass at its own length. side_by_side: lanes are vmapped.
     """
 
     workers: int
@@ -35,6 +35,7 @@ class CountingShape(NamedTuple):
     log: int
     runs: int
     apart: bool = False
+    side_by_side: bool = False
 
 
 class Limits(NamedTuple):
