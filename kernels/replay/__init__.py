@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._block_state import BlockLane as BlockLane
     from ._block_state import BlockShape as BlockShape
     from ._counting_loop import run_scenario as run_scenario
+    from ._counting_loop import run_scenarios as run_scenarios
     from ._counting_state import LOG_FULL as LOG_FULL
     from ._counting_state import SLOTS_FULL as SLOTS_FULL
     from ._counting_state import STALLED as STALLED
@@ -38,6 +39,16 @@ if TYPE_CHECKING:
     from ._radix_state import RadixLoad as RadixLoad
     from ._radix_state import RadixShape as RadixShape
     from ._radix_state import SglangLimits as SglangLimits
+    from ._retiming import DecodeWork as DecodeWork
+    from ._retiming import FixedPrice as FixedPrice
+    from ._retiming import Instants as Instants
+    from ._retiming import PolynomialPrice as PolynomialPrice
+    from ._retiming import PrefillWork as PrefillWork
+    from ._retiming import Price as Price
+    from ._retiming import Schedule as Schedule
+    from ._retiming import schedule_metrics as schedule_metrics
+    from ._timing import DECODE_COEFFICIENTS as DECODE_COEFFICIENTS
+    from ._timing import PREFILL_COEFFICIENTS as PREFILL_COEFFICIENTS
     from ._timing import FixedSteps as FixedSteps
     from ._timing import PolynomialSteps as PolynomialSteps
     from ._timing import Steps as Steps
@@ -48,15 +59,23 @@ _HOMES = {
     "BlockLane": "._block_state",
     "BlockShape": "._block_state",
     "CountingShape": "._counting_state",
+    "DECODE_COEFFICIENTS": "._timing",
     "DecodeTable": "._price_parts",
+    "DecodeWork": "._retiming",
+    "FixedPrice": "._retiming",
     "FixedSteps": "._timing",
     "FreeWork": "._price_parts",
+    "Instants": "._retiming",
     "LOG_FULL": "._counting_state",
     "Lane": "._counting_state",
     "Limits": "._counting_state",
     "OpLevelSteps": "._op_level_steps",
+    "PREFILL_COEFFICIENTS": "._timing",
+    "PolynomialPrice": "._retiming",
     "PolynomialSteps": "._timing",
     "PrefillTable": "._price_parts",
+    "PrefillWork": "._retiming",
+    "Price": "._retiming",
     "RadixAnswer": "._radix_loop",
     "RadixEngine": "._radix_state",
     "RadixLane": "._radix_state",
@@ -65,6 +84,7 @@ _HOMES = {
     "SLOTS_FULL": "._counting_state",
     "STALLED": "._counting_state",
     "Scenario": "._counting_state",
+    "Schedule": "._retiming",
     "SglangLimits": "._radix_state",
     "Steps": "._timing",
     "SurfaceDecode": "._price_parts",
@@ -76,6 +96,8 @@ _HOMES = {
     "run_blocks": "._block_loop",
     "run_radix": "._radix_loop",
     "run_scenario": "._counting_loop",
+    "run_scenarios": "._counting_loop",
+    "schedule_metrics": "._retiming",
 }
 
 __getattr__ = lazy_names(__name__, _HOMES)

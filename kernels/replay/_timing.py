@@ -13,6 +13,12 @@ from jaxtyping import Bool, Float, Int
 from .._arrays import Array
 
 
+# The built-in polynomials, ms, from the square down: of new prompt tokens, and of the
+# share of the pool in use.
+PREFILL_COEFFICIENTS = (4.209989e-7, 1.518344e-2, 16.50142)
+DECODE_COEFFICIENTS = (-25.74, 54.01, 5.74)
+
+
 def rounded(
     product: Float[Array, "*q"], speedup: Float[Array, ""]
 ) -> Float[Array, "*q"]:
@@ -200,18 +206,20 @@ class PolynomialSteps(Steps):
     decode_speedup: Float[Array, ""]
 
     def prefill_ns(self, requests, isl, prefix):
+        second, first, constant = PREFILL_COEFFICIENTS
         tokens = (requests * (isl - prefix)).astype("float64")
-        square = rounded(4.209989e-7 * (tokens * tokens), self.speedup)
-        line = rounded(1.518344e-2 * tokens, self.speedup)
-        priced = duration_ns(square + line + 16.50142, self.speedup, isl)
+        square = rounded(second * (tokens * tokens), self.speedup)
+        line = rounded(first * tokens, self.speedup)
+        priced = duration_ns(square + line + constant, self.speedup, isl)
         return jnp.where((requests > 0) & (isl > prefix), priced, 0)
 
     def decode_ns(self, requests, context):
         capacity = self.capacity.astype(jnp.float64)
         used = quotient(context.astype(jnp.float64), capacity, context)
         p = jnp.minimum(used, 1.0)
+        second, first, constant = DECODE_COEFFICIENTS
         scale = self.decode_speedup
-        square = rounded(-25.74 * rounded(p * p, scale), scale)
-        raw = jnp.maximum(1.0, square + rounded(54.01 * p, scale) + 5.74)
+        square = rounded(second * rounded(p * p, scale), scale)
+        raw = jnp.maximum(1.0, square + rounded(first * p, scale) + constant)
         priced = duration_ns(raw, scale, context)
         return jnp.where(requests > 0, priced, 0)
