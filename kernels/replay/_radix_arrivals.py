@@ -7,6 +7,7 @@ from jax import lax
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
+from ._radix_branch import each, repeat, when
 from ._radix_decode import enqueue
 from ._radix_pages import Scene
 from ._radix_state import Heap, RadixState, at, put, put_where
@@ -17,7 +18,7 @@ F64 = Float[Array, ""]
 
 
 def _earlier(heap: Heap, one: I32, other: I32) -> Bool[Array, ""]:
-    first, second = at(heap.at_ms, one), at(heap.at_ms, other)
+    first, second = at(heap.instant, one), at(heap.instant, other)
     return (first < second) | (
         (first == second) & (at(heap.order, one) < at(heap.order, other))
     )
@@ -29,7 +30,7 @@ def _swap(heap: Heap, one: I32, other: I32) -> Heap:
         return put(put(array, one, second), other, first)
 
     return heap._replace(
-        at_ms=swapped(heap.at_ms), order=swapped(heap.order), row=swapped(heap.row)
+        instant=swapped(heap.instant), order=swapped(heap.order), row=swapped(heap.row)
     )
 
 
@@ -37,11 +38,12 @@ def push(heap: Heap, at_ms: F64, row: I32) -> Heap:
     """Add one arrival."""
     place = heap.size
     heap = heap._replace(
-        at_ms=put(heap.at_ms, place, at_ms),
+        instant=put(heap.instant, place, lax.bitcast_convert_type(at_ms, jnp.int64)),
         order=put(heap.order, place, heap.inserted),
         row=put(heap.row, place, row),
         size=place + 1,
         inserted=heap.inserted + 1,
+        soonest_ms=jnp.minimum(heap.soonest_ms, at_ms),
     )
 
     def rises(carry):
@@ -53,17 +55,17 @@ def push(heap: Heap, at_ms: F64, row: I32) -> Heap:
         above = (place - 1) // 2
         return _swap(heap, place, above), above
 
-    return lax.while_loop(rises, rise, (heap, place))[0]
+    return repeat(rises, rise, (heap, place))[0]
 
 
 def pop(heap: Heap) -> tuple[Heap, I32]:
     """Remove the earliest arrival; the answer is its row."""
-    row = heap.row[0]
+    row = at(heap.row, 0)
     last = heap.size - 1
     heap = _swap(heap, jnp.int32(0), last)._replace(size=last)
 
     def least(heap, place):
-        end = jnp.int32(heap.at_ms.shape[0] - 1)
+        end = jnp.int32(heap.row.values.shape[0] - 1)
         left, right = 2 * place + 1, 2 * place + 2
         has_left, has_right = left < heap.size, right < heap.size
         left, right = jnp.minimum(left, end), jnp.minimum(right, end)
@@ -79,7 +81,10 @@ def pop(heap: Heap) -> tuple[Heap, I32]:
         below = least(heap, place)
         return _swap(heap, place, below), below
 
-    return lax.while_loop(sinks, sink, (heap, jnp.int32(0)))[0], row
+    heap, _ = repeat(sinks, sink, (heap, jnp.int32(0)))
+    soonest_ms = lax.bitcast_convert_type(at(heap.instant, 0), jnp.float64)
+    soonest_ms = jnp.where(heap.size > 0, soonest_ms, jnp.inf)
+    return heap._replace(soonest_ms=soonest_ms), row
 
 
 def next_arrival_ms(scene: Scene, state: RadixState) -> tuple[F64, Bool[Array, ""]]:
@@ -88,7 +93,7 @@ def next_arrival_ms(scene: Scene, state: RadixState) -> tuple[F64, Bool[Array, "
     listed = (load.in_flight == 0) & (state.arrived < load.sessions)
     place = jnp.minimum(state.arrived, scene.shape.reqs - 1)
     static = jnp.where(listed, at(load.order_ms, place), jnp.inf)
-    dynamic = jnp.where(state.heap.size > 0, state.heap.at_ms[0], jnp.inf)
+    dynamic = state.heap.soonest_ms
     return jnp.minimum(static, dynamic), static <= dynamic
 
 
@@ -100,7 +105,7 @@ def first_arrivals(scene: Scene, state: RadixState) -> RadixState:
     def one(i, heap):
         return push(heap, jnp.float64(0.0), 2 * at(load.order, i))
 
-    heap = lax.fori_loop(jnp.int32(0), count, one, state.heap)
+    heap = each(jnp.int32(0), count, one, state.heap)
     return state._replace(heap=heap, arrived=count)
 
 
@@ -116,19 +121,7 @@ def _submit(scene: Scene, state: RadixState, row: I32) -> RadixState:
         live=state.live._replace(rank=put(state.live.rank, row, rank)),
     )
 
-    def reject(state):
-        ranks, live = state.ranks, state.live
-        tail = at(ranks.reject_tail, rank)
-        live = live._replace(next=put(put_where(tail >= 0, live.next, tail, row), row, -1))
-        ranks = ranks._replace(
-            reject_head=put_where(tail < 0, ranks.reject_head, rank, row),
-            reject_tail=put(ranks.reject_tail, rank, row),
-        )
-        return state._replace(live=live, ranks=ranks)
-
-    return lax.cond(
-        at(scene.load.rejected, row), reject, lambda s: enqueue(s, rank, row), state
-    )
+    return enqueue(scene, state, rank, row)
 
 
 def _tokenize(scene: Scene, state: RadixState, row: I32, at_ms: F64) -> RadixState:
@@ -139,7 +132,9 @@ def _tokenize(scene: Scene, state: RadixState, row: I32, at_ms: F64) -> RadixSta
     server = jnp.argmin(free_ms)
     tokens = at(scene.load.isl, row).astype(jnp.float64)
     per_token = jnp.maximum(tokens * engine.service_us_per_token / 1000, 0.0)
-    done = jnp.maximum(at_ms, at(free_ms, server)) + (engine.service_base_ms + per_token)
+    done = jnp.maximum(at_ms, at(free_ms, server)) + (
+        engine.service_base_ms + per_token
+    )
     return state._replace(
         server_ms=put(state.server_ms, server, done),
         heap=push(state.heap, done, 2 * row + 1),
@@ -155,29 +150,22 @@ def release_arrivals(scene: Scene, state: RadixState) -> RadixState:
     def one(state):
         at_ms, static = next_arrival_ms(scene, state)
 
-        def listed(state):
-            row = 2 * at(scene.load.order, state.arrived)
-            return state._replace(arrived=state.arrived + 1), row
-
-        def following(state):
-            heap, row = pop(state.heap)
-            return state._replace(heap=heap), row
-
-        state, coded = lax.cond(static, listed, following, state)
+        place = jnp.minimum(state.arrived, scene.shape.reqs - 1)
+        row = 2 * at(scene.load.order, place)
+        state = state._replace(arrived=state.arrived + jnp.where(static, 1, 0))
+        heap, coded = when(~static, lambda carry: pop(carry[0]), (state.heap, row))
+        state = state._replace(heap=heap)
         row, raw = coded // 2, coded % 2 == 0
         live = state.live
         live = live._replace(arrival_ms=put_where(raw, live.arrival_ms, row, at_ms))
         state = state._replace(live=live)
         if not scene.shape.servers:
             return _submit(scene, state, row)
-        return lax.cond(
-            raw & (scene.engine.servers > 0),
-            lambda s: _tokenize(scene, s, row, at_ms),
-            lambda s: _submit(scene, s, row),
-            state,
-        )
+        waits = raw & (scene.engine.servers > 0)
+        state = when(waits, lambda s: _tokenize(scene, s, row, at_ms), state)
+        return when(~waits, lambda s: _submit(scene, s, row), state)
 
-    return lax.while_loop(due, one, state)
+    return repeat(due, one, state)
 
 
 def follow_up(scene: Scene, state: RadixState, row: I32) -> RadixState:
@@ -185,20 +173,14 @@ def follow_up(scene: Scene, state: RadixState, row: I32) -> RadixState:
     load = scene.load
     turn = at(load.follow, row)
 
-    def next_turn(state):
-        ready = state.now + at(load.delay_ms, jnp.maximum(turn, 0))
-        return state._replace(heap=push(state.heap, ready, 2 * turn))
-
-    def next_session(state):
-        row = at(load.order, state.arrived)
-        return state._replace(
-            heap=push(state.heap, state.now, 2 * row), arrived=state.arrived + 1
-        )
-
-    opens = (load.in_flight > 0) & (state.arrived < load.sessions)
-    return lax.cond(
-        turn >= 0,
-        next_turn,
-        lambda s: lax.cond(opens, next_session, lambda s: s, s),
+    opens = (turn < 0) & (load.in_flight > 0) & (state.arrived < load.sessions)
+    place = jnp.minimum(state.arrived, scene.shape.reqs - 1)
+    following = jnp.where(opens, at(load.order, place), turn)
+    delay_ms = at(load.delay_ms, jnp.maximum(turn, 0))
+    ready_ms = state.now + jnp.where(opens, 0.0, delay_ms)
+    state = state._replace(arrived=state.arrived + jnp.where(opens, 1, 0))
+    return when(
+        following >= 0,
+        lambda s: s._replace(heap=push(s.heap, ready_ms, 2 * following)),
         state,
     )

@@ -9,11 +9,13 @@ from jax import lax
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
+from ._radix_branch import each, pick, repeat, view, when
 from ._radix_logs import log_leave
 from ._radix_pages import (
     Scene,
     available,
     ceil_div,
+    looked_up,
     make_room,
     matched_pages,
     release,
@@ -24,7 +26,15 @@ from ._radix_requests import (
     output_left,
     reserved_tokens,
 )
-from ._radix_state import NEEDS_TREE, UNPRICED, RadixState, at, put, put_where
+from ._radix_state import (
+    NEEDS_TREE,
+    UNPRICED,
+    RadixState,
+    at,
+    put,
+    put_where,
+    seen,
+)
 
 
 I32 = Int[Array, ""]
@@ -45,30 +55,38 @@ def _batch(scene: Scene, state: RadixState, rank: I32) -> _Batch:
     page = scene.engine.page
 
     def add(i, sums):
-        row = at(state.ranks.run, rank * scene.shape.slots + i)
-        boundary = at(state.live.owned, row) % page == 0
+        inside = view(state)
+        row = at(inside.ranks.run, rank * scene.shape.slots + i)
+        boundary = at(inside.live.owned, row) % page == 0
         return _Batch(
             sums.needed + jnp.where(boundary, 1, 0),
-            sums.context + length_of(scene, state, row),
-            jnp.minimum(sums.left, output_left(scene, state, row)),
-            sums.generated + at(state.live.generated, row),
+            sums.context + length_of(scene, inside, row),
+            jnp.minimum(sums.left, output_left(scene, inside, row)),
+            sums.generated + at(inside.live.generated, row),
             sums.output + at(scene.load.osl, row),
         )
 
     zero = jnp.int32(0)
     start = _Batch(zero, zero, jnp.int32(2**30), zero, zero)
-    return lax.fori_loop(0, at(state.ranks.running, rank), add, start)
+    sums = each(0, at(state.ranks.running, rank), add, start)
+    live = state.live
+    seen(sums.context, state.ranks.run, live.owned, live.generated)
+    return sums
 
 
-def _remove_running(scene: Scene, state: RadixState, rank: I32, place: I32) -> RadixState:
+def _remove_running(
+    scene: Scene, state: RadixState, rank: I32, place: I32
+) -> RadixState:
     first = rank * scene.shape.slots
     count = at(state.ranks.running, rank)
 
     def shift(i, run):
         return put(run, first + i, at(run, first + i + 1))
 
-    run = lax.fori_loop(place, count - 1, shift, state.ranks.run)
-    ranks = state.ranks._replace(run=run, running=put(state.ranks.running, rank, count - 1))
+    run = each(place, count - 1, shift, state.ranks.run)
+    ranks = state.ranks._replace(
+        run=run, running=put(state.ranks.running, rank, count - 1)
+    )
     return state._replace(ranks=ranks)
 
 
@@ -77,18 +95,21 @@ def _retract(scene: Scene, state: RadixState, rank: I32) -> RadixState:
     first = rank * scene.shape.slots
 
     def better(i, best):
-        row, chosen = at(state.ranks.run, first + i), at(state.ranks.run, first + best)
-        made, least = at(state.live.generated, row), at(state.live.generated, chosen)
+        inside = view(state)
+        run, live = inside.ranks.run, inside.live
+        row, chosen = at(run, first + i), at(run, first + best)
+        made, least = at(live.generated, row), at(live.generated, chosen)
         longer = at(scene.load.isl, row) >= at(scene.load.isl, chosen)
         return jnp.where((made < least) | ((made == least) & longer), i, best)
 
     count = at(state.ranks.running, rank)
-    place = lax.fori_loop(1, count, better, jnp.int32(0)).astype(jnp.int32)
+    place = each(1, count, better, jnp.int32(0)).astype(jnp.int32)
+    seen(place, state.ranks.run, state.live.generated)
     row = at(state.ranks.run, first + place)
     state = _remove_running(scene, state, rank, place)
-    state = log_leave(scene.shape, state, rank, row)
+    state = log_leave(scene.shape, state, rank, row, jnp.bool_(True))
     state = release(scene, state, rank, row)
-    state = enqueue(state, rank, row)
+    state = enqueue(scene, state, rank, row)
     want = scene.engine.limits.retract_tokens * (count - 1)
     state, _ = make_room(scene, state, rank, ceil_div(want, scene.engine.page))
     totals = state.totals
@@ -100,15 +121,18 @@ def _retract(scene: Scene, state: RadixState, rank: I32) -> RadixState:
     )
 
 
-def enqueue(state: RadixState, rank: I32, row: I32) -> RadixState:
-    """To the back of the queue."""
+def enqueue(scene: Scene, state: RadixState, rank: I32, row: I32) -> RadixState:
+    """To the back of the queue, or of what the next pass rejects."""
     ranks, live = state.ranks, state.live
-    tail = at(ranks.tail, rank)
-    live = live._replace(
-        next=put(put_where(tail >= 0, live.next, tail, row), row, -1)
-    )
+    rejected = at(scene.load.rejected, row)
+    tail = jnp.where(rejected, at(ranks.reject_tail, rank), at(ranks.tail, rank))
+    live = live._replace(next=put(put_where(tail >= 0, live.next, tail, row), row, -1))
+    first = tail < 0
     ranks = ranks._replace(
-        head=put_where(tail < 0, ranks.head, rank, row), tail=put(ranks.tail, rank, row)
+        head=put_where(first & ~rejected, ranks.head, rank, row),
+        tail=put_where(~rejected, ranks.tail, rank, row),
+        reject_head=put_where(first & rejected, ranks.reject_head, rank, row),
+        reject_tail=put_where(rejected, ranks.reject_tail, rank, row),
     )
     return state._replace(live=live, ranks=ranks)
 
@@ -146,15 +170,18 @@ def _run_length(
         def fresh(state):
             return matched_pages(scene, state, rank, row)[1]
 
-        match = lax.cond(at(state.live.admitted, row), lambda _: jnp.int32(0), fresh, state)
+        match = pick(
+            at(state.live.admitted, row) > 0, lambda _: jnp.int32(0), fresh, state
+        )
         chunk = engine.limits.chunked_prefill_tokens
         _, _, cost, reserve, possible = head_demand(scene, state, row, match, chunk)
         return match, cost + reserve, possible
 
     zero = jnp.int32(0)
-    match, tokens, possible = lax.cond(
+    match, tokens, possible = pick(
         waiting, demand, lambda _: (zero, zero, jnp.bool_(False)), state
     )
+    looked_up(state, match)
     # Evictions could shorten the match of the request that waits.
     free = at(state.ranks.free, rank)
     pages = available(state, rank)
@@ -167,12 +194,13 @@ def _run_length(
         """Whether the head would be admitted after so many passes."""
 
         def taken(i, total):
-            owned = at(state.live.owned, at(state.ranks.run, first + i))
+            inside = view(state)
+            owned = at(inside.live.owned, at(inside.ranks.run, first + i))
             return total + ceil_div(owned + passes, page) - ceil_div(owned, page)
 
-        used = lax.fori_loop(0, n, taken, zero)
+        used = each(0, n, taken, zero)
         room = ((pages - used) * page).astype(jnp.float64)
-        room = room - reserved_tokens(scene, state, rank, ratio, passes)
+        room = room - reserved_tokens(scene, view(state), rank, ratio, passes)
         return tokens.astype(jnp.float64) < room
 
     def one(run):
@@ -206,7 +234,9 @@ def _run_length(
         at(state.ranks.ratio, rank), at(state.ranks.hold, rank), jnp.bool_(True),
         jnp.bool_(True),
     )  # fmt: skip
-    return lax.while_loop(lambda run: run.go, one, start)
+    run = repeat(lambda run: run.go, one, start)
+    seen(run.passes, state.ranks.run, state.live.owned, state.live.generated)
+    return run
 
 
 def plan_decode(
@@ -220,7 +250,7 @@ def plan_decode(
         return (available(state, rank) < needed) & (at(state.ranks.running, rank) > 1)
 
     before = state.totals.retractions
-    state = lax.while_loop(short, lambda s: _retract(scene, s, rank), state)
+    state = repeat(short, lambda s: _retract(scene, s, rank), state)
     retracted = state.totals.retractions > before
     batch = _batch(scene, state, rank)
     n = at(state.ranks.running, rank)
@@ -260,5 +290,5 @@ def plan_decode(
         return state._replace(ranks=ranks, this=this, status=status)
 
     possible = (n > 0) & (available(state, rank) >= batch.needed)
-    state = lax.cond(possible, go, lambda s: s, state)
+    state = when(possible, go, state)
     return state, jnp.where(possible, n, 0)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
-from ._radix_state import RadixShape, RadixState, at, put, put_where
+from ._radix_branch import when
+from ._radix_state import RadixShape, RadixState, at, put_where
 
 
 I32 = Int[Array, ""]
@@ -32,13 +32,18 @@ def log_admission(
 
 
 def _log_join(
-    state: RadixState, row: I32, joined: I32, left: I32, at_ms: Float[Array, ""]
+    state: RadixState,
+    row: I32,
+    joined: I32,
+    left: I32,
+    at_ms: Float[Array, ""],
+    keep: Bool[Array, ""],
 ) -> RadixState:
     logs = state.logs
-    place, keep = logs.joins, jnp.bool_(True)
+    place = logs.joins
     return state._replace(
         logs=logs._replace(
-            joins=place + 1,
+            joins=place + jnp.where(keep, 1, 0),
             join_row=put_where(keep, logs.join_row, place, row),
             join_pass=put_where(keep, logs.join_pass, place, joined),
             leave_pass=put_where(keep, logs.leave_pass, place, left),
@@ -47,14 +52,15 @@ def _log_join(
     )
 
 
-def log_leave(shape: RadixShape, state: RadixState, rank: I32, row: I32) -> RadixState:
-    """A request leaves the running ones; it took part in runs joined .. leave - 1."""
+def log_leave(
+    shape: RadixShape, state: RadixState, rank: I32, row: I32, keep: Bool[Array, ""]
+) -> RadixState:
+    """A running request leaves; it took part in runs joined .. leave - 1."""
     if not shape.joins:
         return state
     left = at(state.ranks.decode_passes, rank)
-    state = _log_join(state, row, at(state.live.joined, row), left, jnp.float64(0.0))
-    live = state.live._replace(joined=put(state.live.joined, row, -1))
-    return state._replace(live=live)
+    joined = at(state.live.joined, row)
+    return _log_join(state, row, joined, left, jnp.float64(0.0), keep)
 
 
 def log_token(
@@ -64,7 +70,7 @@ def log_token(
     if not shape.joins:
         return state
     none = jnp.int32(-1)
-    return _log_join(state, row, none, none, at_ms)
+    return _log_join(state, row, none, none, at_ms, jnp.bool_(True))
 
 
 def log_pass(shape: RadixShape, state: RadixState, rank: I32) -> RadixState:
@@ -96,4 +102,4 @@ def log_pass(shape: RadixShape, state: RadixState, rank: I32) -> RadixState:
             )
         )
 
-    return lax.cond((counts[2] > 0) | (counts[5] > 0), write, lambda s: s, state)
+    return when((counts[2] > 0) | (counts[5] > 0), write, state)

@@ -12,12 +12,14 @@ from jax import lax
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
+from ._block_cells import Cells
 from ._radix_arrivals import (
     first_arrivals,
     follow_up,
     next_arrival_ms,
     release_arrivals,
 )
+from ._radix_branch import each, repeat, view, when
 from ._radix_logs import log_pass, log_token
 from ._radix_pages import Scene
 from ._radix_pass import rank_pass
@@ -86,7 +88,7 @@ def _horizon_ms(scene: Scene, state: RadixState, worker: I32) -> F64:
     caused = (scene.load.in_flight > 0) | jnp.any(scene.load.follow >= 0)
     return lax.cond(
         caused,
-        lambda: lax.fori_loop(0, scene.shape.workers, other, horizon),
+        lambda: each(0, scene.shape.workers, other, horizon),
         lambda: horizon,
     )
 
@@ -110,23 +112,19 @@ def _see(scene: Scene, state: RadixState, rank: I32) -> RadixState:
             last_ms=put(live.last_ms, row, end),
         )
         state = state._replace(live=live)
-        return lax.cond(
-            prefill, lambda s: log_token(scene.shape, s, row, end), lambda s: s, state
-        )
+        return when(prefill, lambda s: log_token(scene.shape, s, row, end), state)
 
     def done(i, terminal_ms):
-        return put(terminal_ms, at(state.ranks.finish, rank * slots + i), end)
+        return put(terminal_ms, at(view(state).ranks.finish, rank * slots + i), end)
 
-    state = lax.fori_loop(0, at(state.ranks.emitting, rank), token, state)
-    terminal_ms = lax.fori_loop(
-        0, at(state.ranks.finishing, rank), done, state.live.terminal_ms
-    )
+    state = each(0, at(state.ranks.emitting, rank), token, state)
+    terminal_ms = each(0, at(state.ranks.finishing, rank), done, state.live.terminal_ms)
 
     def rejected(carry):
         terminal_ms, row = carry
-        return put(terminal_ms, row, end), at(state.live.next, row)
+        return put(terminal_ms, row, end), at(view(state).live.next, row)
 
-    terminal_ms, _ = lax.while_loop(
+    terminal_ms, _ = repeat(
         lambda carry: carry[1] >= 0,
         rejected,
         (terminal_ms, at(state.ranks.rejecting, rank)),
@@ -144,17 +142,19 @@ def _deliver(scene: Scene, state: RadixState, worker: I32) -> RadixState:
             state, row = carry
             return follow_up(scene, state, row), at(state.live.next, row)
 
-        state, _ = lax.while_loop(
-            lambda carry: carry[1] >= 0, rejected, (state, at(state.ranks.rejecting, rank))
+        state, _ = repeat(
+            lambda carry: carry[1] >= 0,
+            rejected,
+            (state, at(state.ranks.rejecting, rank)),
         )
 
         def done(i, state):
             return follow_up(scene, state, at(state.ranks.finish, rank * slots + i))
 
-        return lax.fori_loop(0, at(state.ranks.finishing, rank), done, state)
+        return each(0, at(state.ranks.finishing, rank), done, state)
 
     state = state._replace(end_ms=put(state.end_ms, worker, jnp.inf))
-    return lax.fori_loop(*_worker_ranks(scene, worker), of_rank, state)
+    return each(*_worker_ranks(scene, worker), of_rank, state)
 
 
 def _worker_pass(scene: Scene, state: RadixState, worker: I32) -> RadixState:
@@ -166,16 +166,14 @@ def _worker_pass(scene: Scene, state: RadixState, worker: I32) -> RadixState:
         state = rank_pass(scene, state, first, horizon)
     else:
         alone = jnp.float64(-jnp.inf)
-        state = lax.fori_loop(
-            first, last, lambda k, s: rank_pass(scene, s, k, alone), state
-        )
+        state = each(first, last, lambda k, s: rank_pass(scene, s, k, alone), state)
     this, ranks = state.this, state.ranks
     own = jnp.arange(scene.shape.all_ranks) // scene.shape.ranks == worker
     hold = jnp.where(own & this.prefilled, scene.engine.interval, ranks.hold)
     rest = own & ~this.worked & this.deferred
     ratio = jnp.where(rest, scene.engine.limits.ratio_initial, ranks.ratio)
     state = state._replace(ranks=ranks._replace(hold=hold, ratio=ratio))
-    state = lax.fori_loop(first, last, lambda k, s: _see(scene, s, k), state)
+    state = each(first, last, lambda k, s: _see(scene, s, k), state)
     spent = this.end_ms - state.now
     busy_ms = state.totals.busy_ms.at[worker].add(spent)
     events = state.totals.events + 1
@@ -199,7 +197,9 @@ def _drive(scene: Scene, state: RadixState, worker: I32) -> RadixState:
         def starts(state):
             return state._replace(end_ms=put(state.end_ms, worker, this.end_ms))
 
-        state = lax.cond(long, starts, lambda s: _deliver(scene, s, worker), state)
+        state = when(
+            ~long, lambda s: _deliver(scene, s, worker), when(long, starts, state)
+        )
         idle = ~long & ~this.effect
         retries = retries + jnp.where(idle, 1, 0)
         stalled = idle & ((retries > limits.retries) | ~this.changed)
@@ -208,7 +208,7 @@ def _drive(scene: Scene, state: RadixState, worker: I32) -> RadixState:
         ).astype(jnp.int32)
         return _overflow(scene, state._replace(status=status)), retries, ~long
 
-    return lax.while_loop(going, one, (state, jnp.int32(0), jnp.bool_(True)))[0]
+    return repeat(going, one, (state, jnp.int32(0), jnp.bool_(True)))[0]
 
 
 def _overflow(scene: Scene, state: RadixState) -> RadixState:
@@ -239,39 +239,37 @@ def _event(scene: Scene, state: RadixState) -> RadixState:
         state = state._replace(now=jnp.maximum(instant, state.now))
 
         def deliver(worker, state):
-            return lax.cond(
-                at(state.end_ms, worker) <= state.now,
-                lambda s: _deliver(scene, s, worker),
-                lambda s: s,
-                state,
-            )
+            due = at(state.end_ms, worker) <= state.now
+            return when(due, lambda s: _deliver(scene, s, worker), state)
 
         def drive(worker, state):
             idle = jnp.isinf(at(state.end_ms, worker)) & (state.status == RUNNING)
-            return lax.cond(
-                idle & (state.now >= engine.ready_ms),
-                lambda s: _drive(scene, s, worker),
-                lambda s: s,
-                state,
-            )
+            free = idle & (state.now >= engine.ready_ms)
+            return when(free, lambda s: _drive(scene, s, worker), state)
 
-        state = lax.fori_loop(jnp.int32(0), jnp.int32(workers), deliver, state)
+        state = each(jnp.int32(0), jnp.int32(workers), deliver, state)
         state = release_arrivals(scene, state)
-        return lax.fori_loop(jnp.int32(0), jnp.int32(workers), drive, state)
+        return each(jnp.int32(0), jnp.int32(workers), drive, state)
 
-    def stop(state):
-        return state._replace(status=jnp.int32(DONE))
+    status = jnp.where(over, DONE, state.status).astype(jnp.int32)
+    return when(~over, happen, state._replace(status=status))
 
-    return lax.cond(over, stop, happen, state)
+
+def _plain(record: Live) -> Live:
+    return Live(*(f.values if isinstance(f, Cells) else f for f in record))
 
 
 def run_radix(shape: RadixShape, lane: RadixLane) -> RadixAnswer:
     """Replay one scenario; status says how it ended."""
     scene = Scene(shape, *lane)
     state = first_arrivals(scene, start_state(shape, lane.engine))
-    state = lax.while_loop(
+    state = repeat(
         lambda state: state.status == RUNNING, lambda s: _event(scene, s), state
     )
     return RadixAnswer(
-        state.status, state.live, state.logs, state.totals, state.ranks.decode_passes
+        state.status,
+        _plain(state.live),
+        state.logs,
+        state.totals,
+        state.ranks.decode_passes,
     )

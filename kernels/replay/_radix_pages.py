@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Bool, Int
 
 from .._arrays import Array
-from ._radix_state import RadixEngine, RadixLoad, RadixShape, RadixState, at, put
+from ._radix_branch import when
+from ._radix_state import RadixEngine, RadixLoad, RadixShape, RadixState, at, put, seen
 from ._radix_tree import descend, evict, grow, lock_path, split_within
 from ._timing import Steps
 
@@ -52,10 +52,12 @@ def make_room(
             free=state.ranks.free.at[rank].add(removed),
             evictable=state.ranks.evictable.at[rank].add(-removed),
         )
-        totals = state.totals._replace(evicted_pages=state.totals.evicted_pages + removed)
+        totals = state.totals._replace(
+            evicted_pages=state.totals.evicted_pages + removed
+        )
         return state._replace(ranks=ranks, totals=totals)
 
-    state = lax.cond(at(state.ranks.free, rank) < pages, make, lambda s: s, state)
+    state = when(at(state.ranks.free, rank) < pages, make, state)
     return state, at(state.ranks.free, rank) >= pages
 
 
@@ -68,7 +70,9 @@ def take_pages(scene: Scene, state: RadixState, rank: I32, pages: I32) -> RadixS
     return state._replace(totals=state.totals._replace(peak_pages=peak))
 
 
-def matched_pages(scene: Scene, state: RadixState, rank: I32, row: I32) -> tuple[I32, I32]:
+def matched_pages(
+    scene: Scene, state: RadixState, rank: I32, row: I32
+) -> tuple[I32, I32]:
     """Node and length of the cached prefix; one token is left to compute, if any is."""
     root = rank.astype(jnp.int32)
     if not scene.shape.nodes:
@@ -78,6 +82,14 @@ def matched_pages(scene: Scene, state: RadixState, rank: I32, row: I32) -> tuple
     usable = length - jnp.where(at(load.osl, row) > 0, 1, 0)
     return descend(
         scene.shape, load, state.tree, row, root, usable // scene.engine.page
+    )
+
+
+def looked_up(state: RadixState, result: I32) -> None:
+    """A look-up of a match, in a branch, gave the result: changes come after it."""
+    tree, live = state.tree, state.live
+    seen(
+        result, tree.owner, tree.end, tree.child, tree.after, live.node, live.generated
     )
 
 
@@ -96,21 +108,20 @@ def pin(
             )
         )
         is_root = at(tree.parent, node) < 0
-        tree, node = lax.cond(
-            is_root,
-            lambda t: (t, node),
-            lambda t: split_within(t, node, pages),
-            tree,
+        tree, node = when(
+            ~is_root, lambda carry: split_within(*carry, pages), (tree, node)
         )
         tree, locked = lock_path(tree, node, rank.astype(jnp.int32), 1, tree.clock)
         ranks = state.ranks._replace(
             evictable=state.ranks.evictable.at[rank].add(-locked)
         )
         state = state._replace(tree=tree, ranks=ranks)
-    live = state.live._replace(
-        node=put(state.live.node, row, node),
-        cached=put(state.live.cached, row, pages),
-        owned=put(state.live.owned, row, pages * scene.engine.page),
+    live = state.live
+    if scene.shape.nodes:
+        live = live._replace(node=put(live.node, row, node))
+    live = live._replace(
+        cached=put(live.cached, row, pages),
+        owned=put(live.owned, row, pages * scene.engine.page),
     )
     return state._replace(live=live)
 
@@ -135,7 +146,7 @@ def store(scene: Scene, state: RadixState, rank: I32, row: I32) -> RadixState:
             state = state._replace(tree=tree, ranks=ranks)
         return state._replace(live=live._replace(cached=put(live.cached, row, full)))
 
-    state = lax.cond(full > at(live.cached, row), put_in, lambda s: s, state)
+    state = when(full > at(live.cached, row), put_in, state)
     clock = state.tree.clock + 1
     return state._replace(
         tree=state.tree._replace(clock=clock),

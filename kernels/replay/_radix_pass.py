@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Float, Int
 
 from .._arrays import Array
+from ._radix_branch import pick, repeat, when
 from ._radix_decode import plan_decode
 from ._radix_logs import log_admission
 from ._radix_pages import (
     Scene,
     available,
+    looked_up,
     make_room,
     matched_pages,
     pin,
@@ -45,35 +46,30 @@ def admit(scene: Scene, state: RadixState, rank: I32) -> tuple[RadixState, I32]:
     def step(carry):
         state, taken, room, left, chunk_left, query, _, _ = carry
         row = at(state.ranks.head, rank)
-        known = at(state.live.admitted, row)
-        node, match = lax.cond(
-            known,
-            lambda s: (at(s.live.node, row), zero),
-            lambda s: matched_pages(scene, s, rank, row),
-            state,
-        )
+        known = at(state.live.admitted, row) > 0
+        node, match = zero, zero
+        if scene.shape.nodes:
+            node, match = pick(
+                known,
+                lambda _: (zero, zero),
+                lambda s: matched_pages(scene, s, rank, row),
+                state,
+            )
+            looked_up(state, match)
         before, chunk, cost, reserve, possible = head_demand(
             scene, state, row, match, chunk_left
         )
         fits = possible & ((cost + reserve).astype(jnp.float64) < room) & (cost <= left)
 
-        def try_pages(state):
-            state = lax.cond(
-                known,
-                lambda s: s,
-                lambda s: pin(scene, s, rank, row, node, match),
-                state,
-            )
+        def try_pages(carry):
+            state, _ = carry
+            state = when(~known, lambda s: pin(scene, s, rank, row, node, match), state)
             state, ok = make_room(scene, state, rank, cost // page)
 
-            def undo(state):
-                return lax.cond(
-                    known, lambda s: s, lambda s: release(scene, s, rank, row), state
-                )
+            gives_up = ~ok & ~known
+            return when(gives_up, lambda s: release(scene, s, rank, row), state), ok
 
-            return lax.cond(ok, lambda s: s, undo, state), ok
-
-        state, ok = lax.cond(fits, try_pages, lambda s: (s, jnp.bool_(False)), state)
+        state, ok = when(fits, try_pages, (state, jnp.bool_(False)))
 
         def accept(state):
             state = take_pages(scene, state, rank, cost // page)
@@ -81,10 +77,11 @@ def admit(scene: Scene, state: RadixState, rank: I32) -> tuple[RadixState, I32]:
             reuse = match * page
             live = live._replace(
                 owned=put(live.owned, row, before + chunk),
-                admitted=put(live.admitted, row, True),
+                admitted=put(live.admitted, row, 1),
+                admissions=put(live.admissions, row, at(live.admissions, row) + 1),
                 reuse=put(live.reuse, row, jnp.maximum(at(live.reuse, row), reuse)),
             )
-            again = known | ~jnp.isnan(at(live.admit_ms, row))
+            again = at(live.admissions, row) > 0
             live = live._replace(
                 admit_ms=put_where(~again, live.admit_ms, row, state.now),
                 first_reuse=put_where(~again, live.first_reuse, row, reuse),
@@ -103,7 +100,7 @@ def admit(scene: Scene, state: RadixState, rank: I32) -> tuple[RadixState, I32]:
             )
             return log_admission(scene.shape, state, row, reuse, ~known)
 
-        state = lax.cond(ok, accept, lambda s: s, state)
+        state = when(ok, accept, state)
         add = jnp.where(ok, 1, 0)
         spent = jnp.where(ok, cost, 0)
         priced = jnp.where(chunk > 0, add, 0)
@@ -120,7 +117,7 @@ def admit(scene: Scene, state: RadixState, rank: I32) -> tuple[RadixState, I32]:
         limits.chunked_prefill_tokens, query, jnp.bool_(True),
         jnp.bool_(True),
     )  # fmt: skip
-    state, taken, _, _, _, query, _, _ = lax.while_loop(going, step, start)
+    state, taken, _, _, _, query, _, _ = repeat(going, step, start)
     ranks = state.ranks
     state = state._replace(
         ranks=ranks._replace(prefill_query=ranks.prefill_query.at[rank].set(query))
@@ -183,17 +180,16 @@ def rank_pass(
         decode_query=ranks.decode_query.at[rank].set(0),
     )
     this = this._replace(
-        deferred=this.deferred | deferred, effect=this.effect | deferred | (rejecting >= 0)
+        deferred=this.deferred | deferred,
+        effect=this.effect | deferred | (rejecting >= 0),
     )
     state = state._replace(ranks=ranks, this=this)
     able = ~deferred & (at(ranks.head, rank) >= 0)
-    state, taken = lax.cond(
-        able, lambda s: admit(scene, s, rank), lambda s: (s, zero), state
-    )
-    state, members = lax.cond(
-        taken > 0,
-        lambda s: (_price_prefill(scene, s, rank), taken),
-        lambda s: plan_decode(scene, s, rank, horizon_ms),
-        state,
+    state, taken = when(able, lambda carry: admit(scene, carry[0], rank), (state, zero))
+    state = when(taken > 0, lambda s: _price_prefill(scene, s, rank), state)
+    state, members = when(
+        taken == 0,
+        lambda carry: plan_decode(scene, carry[0], rank, horizon_ms),
+        (state, taken),
     )
     return settle(scene, state, rank, members, taken > 0)

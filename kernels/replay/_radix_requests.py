@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
+from ._radix_branch import each, view
 from ._radix_pages import Scene, ceil_div, release
-from ._radix_state import RadixState, at, put
+from ._radix_state import RadixState, at, put, seen
 
 
 I32 = Int[Array, ""]
@@ -32,13 +32,16 @@ def reserved_tokens(
     limits = scene.engine.limits
 
     def add(i, total):
-        row = at(state.ranks.run, rank * scene.shape.slots + i)
-        left = output_left(scene, state, row) - passes
+        inside = view(state)
+        row = at(inside.ranks.run, rank * scene.shape.slots + i)
+        left = output_left(scene, inside, row) - passes
         kept = jnp.minimum(left, limits.clip_tokens).astype(jnp.float64)
         # The maximum keeps the product from fusing with the sum to one rounding.
         return total + jnp.maximum(kept * ratio, 0.0)
 
-    return lax.fori_loop(0, at(state.ranks.running, rank), add, jnp.float64(0.0))
+    total = each(0, at(state.ranks.running, rank), add, jnp.float64(0.0))
+    seen((total < 0).astype(jnp.int32), state.ranks.run, state.live.generated)
+    return total
 
 
 def head_demand(

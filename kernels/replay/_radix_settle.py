@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Bool, Int
 
 from .._arrays import Array
+from ._radix_branch import each, view, when
 from ._radix_logs import log_leave
 from ._radix_pages import Scene, ceil_div, make_room, store, take_pages
 from ._radix_requests import close, emit, length_of, output_left
-from ._radix_state import RadixState, at, put, put_where
+from ._radix_state import RadixState, at, put, put_where, seen
 
 
 I32 = Int[Array, ""]
@@ -30,55 +30,58 @@ def settle(
     passes = jnp.where(prefill, 1, state.this.passes)
 
     def row_of(state, i):
-        from_run = at(state.ranks.run, jnp.minimum(first + i, state.ranks.run.size - 1))
+        from_run = at(
+            state.ranks.run, jnp.minimum(first + i, state.ranks.run.values.size - 1)
+        )
         return jnp.where(prefill, at(state.batch, jnp.minimum(i, slots - 1)), from_run)
 
-    def complete(state, row):
-        return ~prefill | (at(state.live.owned, row) == length_of(scene, state, row))
-
     def count(i, pages):
-        row = row_of(state, i)
-        more = ~prefill | (complete(state, row) & (output_left(scene, state, row) > 1))
-        owned = at(state.live.owned, row)
+        inside = view(state)
+        row = row_of(inside, i)
+        owned = at(inside.live.owned, row)
+        whole = owned == length_of(scene, inside, row)
+        more = ~prefill | (whole & (output_left(scene, inside, row) > 1))
         fresh = ceil_div(owned + passes, page) - ceil_div(owned, page)
         return pages + jnp.where(more, fresh, 0)
 
-    pages = lax.fori_loop(0, members, count, jnp.int32(0))
+    pages = each(0, members, count, jnp.int32(0))
+    live = state.live
+    seen(pages, state.ranks.run, state.batch, live.owned, live.generated)
     state, _ = make_room(scene, state, rank, pages)
 
-    def speak(state, row, tokens, stored):
+    def speak(state, row, second, room):
+        """Tokens given to one member, and what becomes of it.
+
+        First time: decoding requests get all theirs. Second time: prompts that are
+        complete get their first, if there is room; what is not at its end is running.
+        """
         live = state.live
-        live = live._replace(
-            generated=put(live.generated, row, at(live.generated, row) + tokens),
-            owned=put(live.owned, row, at(live.owned, row) + stored),
-        )
-        state = state._replace(live=live)
-        return lax.cond(
-            tokens > 0, lambda s: emit(scene, s, rank, row), lambda s: s, state
-        )
-
-    def early(state, row):
-        """First time: decoding requests get all their tokens."""
-        owned = at(state.live.owned, row)
-        many = jnp.where(prefill, 0, passes)
-        full = (owned + passes - 1) // page > owned // page
-        state = speak(state, row, many, many)
-        return state, prefill | full, jnp.bool_(False), jnp.bool_(False)
-
-    def late(state, row, room):
-        """Second time: finished prompts speak; what goes on is running."""
-        left = output_left(scene, state, row)
-        done = complete(state, row)
-        on = prefill & done & (left > 1) & room
-        stored = jnp.where(on, 1, 0)
-        tokens = jnp.where(on | (prefill & done & (left == 1)), 1, 0)
+        owned, made = at(live.owned, row), at(live.generated, row)
+        left = at(scene.load.osl, row) - made
+        whole = owned == at(scene.load.isl, row) + made
+        done = second & (~prefill | whole)
+        begins = second & prefill & whole
+        more = begins & (left > 1) & room
+        tokens = jnp.where(more | (begins & (left == 1)), 1, 0)
+        tokens = jnp.where(second | prefill, tokens, passes)
+        stored = jnp.where(more, 1, jnp.where(second | prefill, 0, passes))
+        early = prefill | ((owned + passes - 1) // page > owned // page)
+        late = ((owned + stored) % page == 0) & (more | ~prefill)
         ended = done & (left - tokens <= 0)
-        state = speak(state, row, tokens, stored)
-        full = (at(state.live.owned, row) % page == 0) & (on | ~prefill)
-        return state, full, ended, done & ~ended
+        live = live._replace(
+            generated=put(live.generated, row, made + tokens),
+            owned=put(live.owned, row, owned + stored),
+        )
+        state = when(
+            tokens > 0,
+            lambda s: emit(scene, s, rank, row),
+            state._replace(live=live),
+        )
+        return state, jnp.where(second, late, early), ended, done & ~ended
 
-    def half(state):
+    def half(carry):
         """Between the two: the pages of the tokens are taken, if they are there."""
+        state, _, _ = carry
         room = at(state.ranks.free, rank) >= pages
         state = take_pages(scene, state, rank, jnp.where(room, pages, 0))
         running = jnp.where(prefill, at(state.ranks.running, rank), 0)
@@ -92,18 +95,14 @@ def settle(
     def visit(step, carry):
         state, room, clock = carry
         second = step >= members
-        state, room, clock = lax.cond(
-            step == members, half, lambda s: (s, room, clock), state
-        )
+        state, room, clock = when(step == members, half, (state, room, clock))
         i = jnp.where(second, step - members, step)
         row = row_of(state, i)
         decoding = second & ~prefill
         turn = jnp.where(decoding, ticks(clock, passes, i), state.tree.clock + 1)
         state = state._replace(tree=state.tree._replace(clock=turn))
-        state, full, ended, stays = lax.cond(
-            second, lambda s: late(s, row, room), lambda s: early(s, row), state
-        )
-        state = lax.cond(full, lambda s: store(scene, s, rank, row), lambda s: s, state)
+        state, full, ended, stays = speak(state, row, second, room)
+        state = when(full, lambda s: store(scene, s, rank, row), state)
         filled = passes - at(state.live.owned, row) % page
         earlier = ticks(clock, filled, i) + 3
         used = jnp.where(full | ended, state.tree.clock, earlier)
@@ -122,12 +121,13 @@ def settle(
         state = state._replace(live=live, ranks=ranks)
 
         def end(state):
-            return close(scene, log_leave(scene.shape, state, rank, row), rank, row)
+            state = log_leave(scene.shape, state, rank, row, decoding)
+            return close(scene, state, rank, row)
 
-        return lax.cond(ended, end, lambda s: s, state), room, clock
+        return when(ended, end, state), room, clock
 
     start = state, jnp.bool_(False), state.tree.clock
-    state, _, clock = lax.fori_loop(0, 2 * members, visit, start)
+    state, _, clock = each(0, 2 * members, visit, start)
     decoded = jnp.where(prefill, state.tree.clock, ticks(clock, passes + 1, 0))
     tree = state.tree._replace(clock=jnp.maximum(state.tree.clock, decoded))
     return state._replace(tree=tree)

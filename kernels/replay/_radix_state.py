@@ -12,10 +12,13 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
+from ._block_cells import Cells, cells
 from ._timing import Steps
 
 
-RUNNING, DONE, STALLED, NEEDS_TREE, NODES, PASSES, ADMISSIONS, JOINS, UNPRICED = range(9)
+RUNNING, DONE, STALLED, NEEDS_TREE, NODES, PASSES, ADMISSIONS, JOINS, UNPRICED = range(
+    9
+)
 
 
 class RadixShape(NamedTuple):
@@ -111,16 +114,16 @@ class Tree(NamedTuple):
     A node is the edge from end[parent] to end, spelt by the row of `owner`.
     """
 
-    owner: Int[Array, " nodes"]
-    end: Int[Array, " nodes"]
-    parent: Int[Array, " nodes"]
-    child: Int[Array, " nodes"]
-    after: Int[Array, " nodes"]
-    before: Int[Array, " nodes"]
-    locks: Int[Array, " nodes"]
-    home: Int[Array, " nodes"]
-    stamp: Int[Array, " nodes"]
-    spare: Int[Array, " nodes"]
+    owner: Cells
+    end: Cells
+    parent: Cells
+    child: Cells
+    after: Cells
+    before: Cells
+    locks: Cells
+    home: Cells
+    stamp: Cells
+    spare: Cells
     spares: Int[Array, ""]
     clock: Int[Array, ""]
     full: Bool[Array, ""]
@@ -129,23 +132,24 @@ class Tree(NamedTuple):
 class Live(NamedTuple):
     """Scheduler state and answers of every request."""
 
-    generated: Int[Array, " reqs"]
-    owned: Int[Array, " reqs"]
-    node: Int[Array, " reqs"]
-    cached: Int[Array, " reqs"]
-    admitted: Bool[Array, " reqs"]
-    used: Int[Array, " reqs"]
-    next: Int[Array, " reqs"]
-    joined: Int[Array, " reqs"]
-    rank: Int[Array, " reqs"]
+    generated: Cells
+    owned: Cells
+    node: Cells
+    cached: Cells
+    admitted: Cells
+    used: Cells
+    next: Cells
+    joined: Cells
+    admissions: Cells
+    rank: Cells
     arrival_ms: Float[Array, " reqs"]
     admit_ms: Float[Array, " reqs"]
     first_ms: Float[Array, " reqs"]
     second_ms: Float[Array, " reqs"]
     last_ms: Float[Array, " reqs"]
     terminal_ms: Float[Array, " reqs"]
-    first_reuse: Int[Array, " reqs"]
-    reuse: Int[Array, " reqs"]
+    first_reuse: Cells
+    reuse: Cells
 
 
 class Ranks(NamedTuple):
@@ -167,9 +171,9 @@ class Ranks(NamedTuple):
     decode_query: Int[Array, "ranks two"]
     decode_passes: Int[Array, " ranks"]
     own_end_ms: Float[Array, " ranks"]
-    run: Int[Array, " ranks_slots"]
-    finish: Int[Array, " ranks_slots"]
-    emit: Int[Array, " ranks_slots"]
+    run: Cells
+    finish: Cells
+    emit: Cells
 
 
 class Pass(NamedTuple):
@@ -187,13 +191,17 @@ class Pass(NamedTuple):
 
 
 class Heap(NamedTuple):
-    """Arrivals that depend on the run: binary heap by (instant, order of insertion)."""
+    """Arrivals that depend on the run: binary heap by (instant, order of insertion).
 
-    at_ms: Float[Array, " reqs"]
-    order: Int[Array, " reqs"]
-    row: Int[Array, " reqs"]  # 2 * request + (1 when it has passed the tokenizer)
+    Instants are the bits of float64 ms >= 0, which sort alike.
+    """
+
+    instant: Cells
+    order: Cells
+    row: Cells  # 2 * request + (1 when it has passed the tokenizer)
     size: Int[Array, ""]
     inserted: Int[Array, ""]
+    soonest_ms: Float[Array, ""]
 
 
 class Logs(NamedTuple):
@@ -242,83 +250,116 @@ class RadixState(NamedTuple):
     turn: Int[Array, " workers"]
     end_ms: Float[Array, " workers"]  # inf when idle
     server_ms: Float[Array, " servers"]
-    batch: Int[Array, " slots"]
+    batch: Cells
     this: Pass
 
 
-def put(array: Array, index: Array, value: Any) -> Any:
+def at(array: Any, index: Any) -> Any:
+    """array[index]; the index is within bounds."""
+    if isinstance(array, Cells):
+        return array[index]
+    return array.at[index].get(mode="promise_in_bounds")
+
+
+def put(array: Any, index: Any, value: Any) -> Any:
     """array[index] = value; the index is within bounds."""
+    if isinstance(array, Cells):
+        return array.put(index, value)
     value = jnp.asarray(value).astype(array.dtype)
     return array.at[index].set(value, mode="promise_in_bounds")
 
 
-def put_where(keep: Array, array: Array, index: Array, value: Any) -> Any:
+def put_where(keep: Any, array: Any, index: Any, value: Any) -> Any:
     """array[index] = value where `keep`."""
+    if isinstance(array, Cells):
+        return array.put(index, value, keep)
     value = jnp.asarray(value).astype(array.dtype)
     return array.at[jnp.where(keep, index, array.shape[0])].set(value, mode="drop")
 
 
-def at(array: Array, index: Array) -> Any:
-    """array[index]; the index is within bounds."""
-    return array.at[index].get(mode="promise_in_bounds")
+def seen(result: Int[Array, ""], *read: Cells) -> None:
+    """A loop that read these cells gave the result: later changes come after it."""
+    for array in read:
+        array.reads.append(result)
 
 
 def _filled(size: int, value: Any, dtype: Any) -> Any:
     return jnp.full((size,), value, dtype)
 
 
+def _fresh_live(n: int) -> Live:
+    nan = _filled(n, jnp.nan, jnp.float64)
+    return Live(
+        generated=cells(n, 0), owned=cells(n, 0), node=cells(n, -1), cached=cells(n, 0),
+        admitted=cells(n, 0), used=cells(n, 0, "int64"), next=cells(n, -1),
+        joined=cells(n, -1), admissions=cells(n, 0), rank=cells(n, -1), arrival_ms=nan,
+        admit_ms=nan, first_ms=nan, second_ms=nan, last_ms=nan, terminal_ms=nan,
+        first_reuse=cells(n, 0), reuse=cells(n, 0),
+    )  # fmt: skip
+
+
+def _fresh_ranks(shape: RadixShape, engine: RadixEngine) -> Ranks:
+    k, i32 = shape.all_ranks, jnp.int32
+    zero, none = _filled(k, 0, i32), _filled(k, -1, i32)
+    lists = k * shape.slots
+    return Ranks(
+        free=zero + engine.pages, evictable=zero,
+        ratio=_filled(k, 0.0, jnp.float64) + engine.limits.ratio_initial, hold=zero,
+        running=zero, head=none, tail=none, reject_head=none, reject_tail=none,
+        rejecting=none, finishing=zero, emitting=zero,
+        prefill_query=jnp.zeros((k, 3), i32), decode_query=jnp.zeros((k, 2), i32),
+        decode_passes=zero, own_end_ms=_filled(k, 0.0, jnp.float64),
+        run=cells(lists, 0), finish=cells(lists, 0), emit=cells(lists, 0),
+    )  # fmt: skip
+
+
+def _fresh_tree(shape: RadixShape) -> Tree:
+    k, m = shape.all_ranks, max(shape.nodes, 1)
+    nodes = jnp.arange(m + 1, dtype=jnp.int32)
+    return Tree(
+        owner=cells(m, -1), end=cells(m, 0), parent=cells(m, -1), child=cells(m, -1),
+        after=cells(m, -1), before=cells(m, -1), locks=cells(m, 1),
+        home=Cells(jnp.minimum(nodes, k - 1)), stamp=cells(m, 0, "int64"),
+        spare=Cells(jnp.minimum(nodes + k, m - 1)), spares=jnp.int32(max(m - k, 0)),
+        clock=jnp.int64(0), full=jnp.bool_(False),
+    )  # fmt: skip
+
+
+def _fresh_logs(shape: RadixShape) -> Logs:
+    zero, i32, f64 = jnp.int32(0), jnp.int32, jnp.float64
+    admitted, passes, joins = shape.admissions, shape.passes, shape.joins
+    return Logs(
+        zero, _filled(admitted, 0, i32), _filled(admitted, 0.0, f64),
+        _filled(admitted, 0, i32), zero, _filled(passes, 0.0, f64),
+        _filled(passes, 0.0, f64), _filled(passes, 0.0, f64),
+        jnp.zeros((passes, 7), i32), zero, _filled(joins, -1, i32),
+        _filled(joins, 0, i32), _filled(joins, 0, i32), _filled(joins, 0.0, f64),
+    )  # fmt: skip
+
+
 def start_state(shape: RadixShape, engine: RadixEngine) -> RadixState:
     """The state at time 0, before any arrival."""
-    n, k = shape.reqs, shape.all_ranks
-    i32, i64, f64 = jnp.int32, jnp.int64, jnp.float64
-    nothing, nan = _filled(n, -1, i32), _filled(n, jnp.nan, f64)
-    zero = jnp.int32(0)
-    live = Live(
-        generated=_filled(n, 0, i32), owned=_filled(n, 0, i32), node=nothing,
-        cached=_filled(n, 0, i32), admitted=_filled(n, False, jnp.bool_),
-        used=_filled(n, 0, i64), next=nothing, joined=nothing, rank=nothing,
-        arrival_ms=nan, admit_ms=nan, first_ms=nan, second_ms=nan, last_ms=nan,
-        terminal_ms=nan, first_reuse=_filled(n, 0, i32), reuse=_filled(n, 0, i32),
-    )  # fmt: skip
-    per_rank, none = _filled(k, 0, i32), _filled(k, -1, i32)
-    lists = _filled(k * shape.slots, 0, i32)
-    ranks = Ranks(
-        free=per_rank + engine.pages, evictable=per_rank,
-        ratio=_filled(k, 0.0, f64) + engine.limits.ratio_initial, hold=per_rank,
-        running=per_rank, head=none, tail=none, reject_head=none, reject_tail=none,
-        rejecting=none, finishing=per_rank, emitting=per_rank,
-        prefill_query=jnp.zeros((k, 3), i32),
-        decode_query=jnp.zeros((k, 2), i32), decode_passes=per_rank,
-        own_end_ms=_filled(k, 0.0, f64), run=lists, finish=lists, emit=lists,
-    )  # fmt: skip
-    m = max(shape.nodes, 1)
-    nodes, absent = jnp.arange(m, dtype=i32), _filled(m, -1, i32)
-    tree = Tree(
-        owner=absent, end=_filled(m, 0, i32), parent=absent, child=absent, after=absent,
-        before=absent, locks=_filled(m, 1, i32), home=jnp.minimum(nodes, k - 1),
-        stamp=_filled(m, 0, i64), spare=jnp.minimum(nodes + k, m - 1),
-        spares=jnp.int32(max(m - k, 0)), clock=jnp.int64(0), full=jnp.bool_(False),
-    )  # fmt: skip
-    heap = Heap(nan, nothing, nothing, zero, zero)
-    logs = Logs(
-        zero, _filled(shape.admissions, 0, i32), _filled(shape.admissions, 0.0, f64),
-        _filled(shape.admissions, 0, i32), zero, _filled(shape.passes, 0.0, f64),
-        _filled(shape.passes, 0.0, f64), _filled(shape.passes, 0.0, f64),
-        jnp.zeros((shape.passes, 7), i32), zero, _filled(shape.joins, -1, i32),
-        _filled(shape.joins, 0, i32), _filled(shape.joins, 0, i32),
-        _filled(shape.joins, 0.0, f64),
-    )  # fmt: skip
+    zero, never = jnp.int32(0), jnp.float64(jnp.inf)
+    busy_ms = _filled(shape.workers, 0.0, jnp.float64)
+    n = shape.reqs
+    heap = Heap(cells(n, 0, "int64"), cells(n, 0), cells(n, 0), zero, zero, never)
     return RadixState(
-        now=jnp.float64(0.0), status=jnp.int32(RUNNING), live=live, ranks=ranks,
-        tree=tree, heap=heap, logs=logs,
-        totals=Totals(
-            zero, jnp.int64(0), zero, jnp.int64(0), _filled(shape.workers, 0.0, f64), zero
-        ),
-        arrived=zero, place=zero, turn=_filled(shape.workers, 0, i32),
-        end_ms=_filled(shape.workers, jnp.inf, f64),
-        server_ms=_filled(shape.servers, 0.0, f64),
-        batch=_filled(shape.slots, 0, i32), this=fresh_pass(jnp.float64(0.0)),
-    )  # fmt: skip
+        now=jnp.float64(0.0),
+        status=jnp.int32(RUNNING),
+        live=_fresh_live(n),
+        ranks=_fresh_ranks(shape, engine),
+        tree=_fresh_tree(shape),
+        heap=heap,
+        logs=_fresh_logs(shape),
+        totals=Totals(zero, jnp.int64(0), zero, jnp.int64(0), busy_ms, zero),
+        arrived=zero,
+        place=zero,
+        turn=_filled(shape.workers, 0, jnp.int32),
+        end_ms=_filled(shape.workers, jnp.inf, jnp.float64),
+        server_ms=_filled(shape.servers, 0.0, jnp.float64),
+        batch=cells(shape.slots, 0),
+        this=fresh_pass(jnp.float64(0.0)),
+    )
 
 
 def fresh_pass(now: Float[Array, ""]) -> Pass:

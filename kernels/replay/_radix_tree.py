@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Bool, Int
 
 from .._arrays import Array
-from ._radix_state import RadixLoad, RadixShape, Tree, at, put, put_where
+from ._radix_branch import repeat, view, when
+from ._radix_state import RadixLoad, RadixShape, Tree, at, put, put_where, seen
 
 
 I32 = Int[Array, ""]
@@ -37,7 +37,7 @@ def common_pages(
         agree = same_page(shape, load, one, other, middle - 1)
         return jnp.where(agree, middle, low), jnp.where(agree, high, middle - 1)
 
-    return lax.while_loop(lambda state: state[0] < state[1], narrow, (low, high))[0]
+    return repeat(lambda state: state[0] < state[1], narrow, (low, high))[0]
 
 
 def descend(
@@ -47,25 +47,29 @@ def descend(
 
     def enter(state):
         node, depth, _ = state
-        child = lax.while_loop(
-            lambda c: (c >= 0)
-            & ~same_page(shape, load, at(tree.owner, jnp.maximum(c, 0)), row, depth),
-            lambda c: at(tree.after, c),
-            at(tree.child, node),
+        inside = view(tree)
+        child = repeat(
+            lambda c: (
+                (c >= 0)
+                & ~same_page(
+                    shape, load, at(view(tree).owner, jnp.maximum(c, 0)), row, depth
+                )
+            ),
+            lambda c: at(view(tree).after, c),
+            at(inside.child, node),
         )
         found = child >= 0
         into = jnp.maximum(child, 0)
-        high = jnp.minimum(at(tree.end, into), limit)
+        high = jnp.minimum(at(inside.end, into), limit)
         low = jnp.minimum(depth + 1, high)
-        reached = common_pages(shape, load, at(tree.owner, into), row, low, high)
+        reached = common_pages(shape, load, at(inside.owner, into), row, low, high)
         reached = jnp.where(found, reached, depth)
-        further = found & (reached == at(tree.end, into)) & (reached < limit)
+        further = found & (reached == at(inside.end, into)) & (reached < limit)
         return jnp.where(found, child, node), reached, further
 
     depth = at(tree.end, node)
-    node, depth, _ = lax.while_loop(
-        lambda state: state[2], enter, (node, depth, depth < limit)
-    )
+    node, depth, _ = repeat(lambda state: state[2], enter, (node, depth, depth < limit))
+    seen(node, tree.owner, tree.end, tree.child, tree.after)
     return node, depth
 
 
@@ -103,11 +107,8 @@ def split(tree: Tree, node: I32, depth: I32) -> tuple[Tree, I32]:
 
 def split_within(tree: Tree, node: I32, depth: I32) -> tuple[Tree, I32]:
     """The node that ends at `depth`, which lies on its edge."""
-    return lax.cond(
-        depth < at(tree.end, node),
-        lambda tree: split(tree, node, depth),
-        lambda tree: (tree, node),
-        tree,
+    return when(
+        depth < at(tree.end, node), lambda carry: split(*carry, depth), (tree, node)
     )
 
 
@@ -149,7 +150,7 @@ def lock_path(
         )
         return tree, parent, pages + jnp.where(turned, length, 0)
 
-    tree, _, pages = lax.while_loop(
+    tree, _, pages = repeat(
         lambda state: state[1] != top, one, (tree, node, jnp.int32(0))
     )
     return tree, pages
@@ -175,19 +176,20 @@ def evict(tree: Tree, rank: I32, pages: I32) -> tuple[Tree, I32]:
 
     def trim(state):
         tree, removed, _ = state
-        open_leaf = (tree.child < 0) & (tree.locks == 0) & (tree.home == rank)
-        age = jnp.where(open_leaf, tree.stamp, NEVER)
+        open_leaf = (tree.child.values < 0) & (tree.locks.values == 0)
+        open_leaf &= tree.home.values == rank
+        age = jnp.where(open_leaf, tree.stamp.values, NEVER)
         leaf = jnp.argmin(age).astype(jnp.int32)
         found = at(age, leaf) < NEVER
-        length = at(tree.end, leaf) - at(tree.end, jnp.maximum(at(tree.parent, leaf), 0))
+        length = at(tree.end, leaf) - at(
+            tree.end, jnp.maximum(at(tree.parent, leaf), 0)
+        )
         cut = jnp.where(found, jnp.minimum(length, pages - removed), 0)
         tree = tree._replace(end=put(tree.end, leaf, at(tree.end, leaf) - cut))
-        tree = lax.cond(
-            found & (cut == length), lambda t: _remove(t, leaf), lambda t: t, tree
-        )
+        tree = when(found & (cut == length), lambda t: _remove(t, leaf), tree)
         return tree, removed + cut, found
 
-    tree, removed, _ = lax.while_loop(
+    tree, removed, _ = repeat(
         lambda state: state[2] & (state[1] < pages),
         trim,
         (tree, jnp.int32(0), jnp.bool_(True)),
@@ -212,25 +214,20 @@ def grow(
         stamp = put(tree.stamp, node, tree.clock - 1)
         return tree._replace(stamp=stamp), at(tree.parent, node)
 
-    tree, _ = lax.while_loop(lambda state: state[1] != own, mark, (tree, found))
+    tree, _ = repeat(lambda state: state[1] != own, mark, (tree, found))
     tree, found = split_within(tree, found, known)
     holds = jnp.where(found == own, 1, 0)
     is_root = at(tree.parent, found) < 0
     alone = (at(tree.locks, found) == holds) & (at(tree.child, found) < 0) & ~is_root
     fresh = known < full
 
-    def lengthen(tree):
-        return tree._replace(
-            end=put(tree.end, found, full), owner=put(tree.owner, found, row)
-        ), found
-
-    tree, last = lax.cond(
-        fresh,
-        lambda t: lax.cond(
-            alone, lengthen, lambda t: add_leaf(t, found, row, full), t
-        ),
-        lambda t: (t, found),
-        tree,
+    longer = fresh & alone
+    tree = tree._replace(
+        end=put_where(longer, tree.end, found, full),
+        owner=put_where(longer, tree.owner, found, row),
+    )
+    tree, last = when(
+        fresh & ~alone, lambda carry: add_leaf(*carry, row, full), (tree, found)
     )
     tree, locked = lock_path(tree, last, own, 1, tree.clock)
     # What has just been stored was not evictable before.
