@@ -95,6 +95,7 @@ def test_a_lane_equals_the_scenario_alone_bit_for_bit() -> None:
 
 def test_lanes_side_by_side_equal_lanes_in_turn(monkeypatch) -> None:
     import jax
+
     from aisim_jax.replay._counting_engine import replay_counting
 
     # Every fourth draw: open loops of one worker.
@@ -105,6 +106,11 @@ def test_lanes_side_by_side_equal_lanes_in_turn(monkeypatch) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     together = replay_counting(scenarios, log=False)
     for one, other in zip(in_turn, together, strict=True):
-        for name in ("first_admit_ms", "first_token_ms", "last_token_ms", "terminal_ms"):
+        for name in (
+            "first_admit_ms",
+            "first_token_ms",
+            "last_token_ms",
+            "terminal_ms",
+        ):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         assert one.preemptions == other.preemptions

@@ -54,6 +54,7 @@ def pack(workload: Workload, deployment: Deployment, log: bool, draws: int) -> P
     target, wants = _targets(workload, deployment, roles)
     drafts = max(len(role.acceptance) for role in roles)
     caching = any(role.prefix_caching for role in roles)
+    at_once = min(size, workload.max_in_flight or size)
     workers = sum(role.workers for role in roles)
     ranks = sum(role.workers * role.ranks for role in roles)
     first_token = np.concatenate([[0], np.cumsum(target[-1] - isl)])
@@ -65,7 +66,7 @@ def pack(workload: Workload, deployment: Deployment, log: bool, draws: int) -> P
         pools=len(roles),
         workers=bucket(workers, 4),
         ranks=bucket(ranks, 4),
-        slots=bucket(min(max(role.max_sequences for role in roles), size), 8),
+        slots=bucket(min(max(role.max_sequences for role in roles), at_once), 8),
         reqs=reqs,
         blocks=bucket(max(role.num_blocks for role in roles), 256) if caching else 0,
         rows=bucket(rows, 2048),
@@ -118,7 +119,7 @@ def _targets(
         if len(roles) > 1 and pool == 0:
             osl = np.minimum(osl, 1)
         osl = _granted(deployment.policy, role, isl, osl)
-        wants.append(osl > 0)
+        wants.append(workload.osl_tokens > 0)
         if role.max_model_len is not None:
             osl = np.clip(role.max_model_len - isl, 0, osl)
         target.append(isl + osl)

@@ -171,7 +171,11 @@ def _check(status: int, answer: dict[str, Any]) -> None:
 
 
 def _bucket(count: int, least: int) -> int:
-    return max(least, 1 << max(count - 1, 0).bit_length())
+    """least, 4 least, 16 least, ...: few sizes, so that scenarios share programs."""
+    size = least
+    while size < count:
+        size *= 4
+    return size
 
 
 def _pack(workload: Workload, deployment: Deployment, log: bool) -> Packed:
@@ -194,6 +198,7 @@ def _pack(workload: Workload, deployment: Deployment, log: bool) -> Packed:
     in_flight = workload.max_in_flight or 0
     until = workload.max_virtual_time_ms
     limits = Limits(
+        workers=np.int32(role.workers),
         budget=np.int32(role.max_batched_tokens),
         max_sequences=np.int32(role.max_sequences),
         block_size=np.int32(role.block_size),
@@ -208,7 +213,7 @@ def _pack(workload: Workload, deployment: Deployment, log: bool) -> Packed:
     )
     likely = min(in_flight, workload.size) if closed else 64
     shape = CountingShape(
-        workers=role.workers,
+        workers=1 if role.workers == 1 else _bucket(role.workers, 8),
         slots=_bucket(min(likely, role.max_sequences, workload.size), 8),
         guaranteed=deployment.policy == "trtllm",
         closed_loop=closed,
@@ -253,7 +258,7 @@ def _unpack(
     workers = np.empty(size, np.int64)
     workers[order] = np.arange(size) % deployment.decode.workers
     arrived = np.isfinite(arrival) & (arrival <= until_ms)
-    busy = np.asarray(answer["busy_ns"]) / 1e6
+    busy = np.asarray(answer["busy_ns"])[: deployment.decode.workers] / 1e6
     telemetry = {f"busy_ms_aggregated_{w}": float(ms) for w, ms in enumerate(busy)}
     telemetry["peak_blocks"] = float(counters.peak_blocks)
     telemetry["events"] = float(counters.events)

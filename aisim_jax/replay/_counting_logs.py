@@ -66,7 +66,7 @@ def token_times_of(
     at_ms = np.empty(int(start[-1]))
     inside = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
     place = np.repeat(start[order[request]] + token, length) + inside
-    worker = np.repeat(request % packed.shape.workers, length)
+    worker = np.repeat(request % int(packed.lane.limits.workers), length)
     number = np.repeat(at_pass, length) + inside
     for w, ends_ms in enumerate(ends):
         mine = worker == w
@@ -80,7 +80,7 @@ def _pass_ends_ms(
     """Ends of all passes of every worker; stretches are priced again, pass by pass."""
     log = passes_of(packed, answer)
     found = []
-    for worker in range(packed.shape.workers):
+    for worker in range(int(packed.lane.limits.workers)):
         mine = log.worker == worker
         passes = log.passes[mine].astype(np.int64)
         ends = np.repeat(log.end_ms[mine], passes)

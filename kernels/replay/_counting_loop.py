@@ -59,6 +59,9 @@ def fresh_scenario(shape: CountingShape, lane: Lane) -> Scenario:
     workers = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf, (shape.workers, *leaf.shape)), worker
     )
+    # Workers beyond the count of the lane never have a request to look at.
+    numbers, count = jnp.arange(shape.workers, dtype=jnp.int32), lane.limits.workers
+    nobody = jnp.int32(2**30)
     unknown = jnp.full(requests, jnp.nan)
     released = zero
     if shape.closed_loop:
@@ -66,7 +69,7 @@ def fresh_scenario(shape: CountingShape, lane: Lane) -> Scenario:
     logged, runs = jnp.zeros(shape.log, jnp.int32), jnp.zeros(shape.runs, jnp.int32)
     logged_ms, status = jnp.zeros(shape.log), jnp.zeros(requests, jnp.int8)
     return Scenario(
-        workers=workers._replace(head=jnp.arange(shape.workers, dtype=jnp.int32)),
+        workers=workers._replace(head=jnp.where(numbers < count, numbers, nobody)),
         now_ms=origin,
         released=released,
         freed=zero,
@@ -330,7 +333,7 @@ def _written(
             last_ms=records.last_ms.at[place].set(end_ms, mode="drop"),
             status=records.status.at[place].set(jnp.int8(REJECTED), mode="drop"),
         )
-        return at + shape.workers, records
+        return at + lane.limits.workers, records
 
     return jax.lax.while_loop(more, turn_away, (head, records))[1]
 

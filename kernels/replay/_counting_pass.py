@@ -166,7 +166,7 @@ def admit_waiting(
             slots=slots,
             running=worker.running + admit,
             preempted=worker.preempted - gone * back,
-            head=worker.head + gone * jnp.where(back, 0, shape.workers),
+            head=worker.head + gone * jnp.where(back, 0, limits.workers),
         )
         owned = blocks_for(take, bs)
         return _Admission(

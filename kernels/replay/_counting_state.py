@@ -21,9 +21,10 @@ RUNNING, FINISHED, STALLED, SLOTS_FULL, LOG_FULL, UNPRICED = 0, 1, 2, 3, 4, 5
 class CountingShape(NamedTuple):
     """Static structure: one compilation per value (and per kind of `Steps`).
 
-    guaranteed: TensorRT-LLM admission (blocks to completion reserved, no preemption).
-    window: decode passes priced at once where prices have no closed sum. log: entries of
-    the pass log (0: no log); runs: entries of the emission log. apart: `Steps` that
+    workers: room for as many; a lane uses `Limits.workers` of them. guaranteed:
+    TensorRT-LLM admission (blocks to completion reserved, no preemption). window:
+    decode passes priced at once where prices have no closed sum. log: entries of the
+    pass log (0: no log); runs: entries of the emission log. apart: `Steps` that
     price every request of a pass at its own length. side_by_side: lanes are vmapped.
     """
 
@@ -41,6 +42,7 @@ class CountingShape(NamedTuple):
 class Limits(NamedTuple):
     """Numbers of one lane: engine limits per rank, and the load. Tokens, blocks, ms."""
 
+    workers: Int[Array, ""]
     budget: Int[Array, ""]
     max_sequences: Int[Array, ""]
     block_size: Int[Array, ""]
