@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 
 # Lanes of one launch: bounds the memory of a batch, whatever its size.
@@ -116,7 +116,7 @@ def _program(
     run = in_turn if many is None else side_by_side
     if devices == 1:
         return jax.jit(run)
-    mesh = jax.make_mesh((devices,), ("lanes",))
+    mesh = Mesh(np.array(jax.local_devices()), ("lanes",))
     lanes = PartitionSpec("lanes")
     spread = jax.shard_map(
         run,
