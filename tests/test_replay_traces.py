@@ -18,6 +18,12 @@ from replay_golden import records
 
 INSTANT_MS = 2e-6
 FORMATS = {"azure": "azure", "vidur": "vidur"}
+# The others replay for long.
+QUICK = (
+    "o01_llama8b_h100_vllm_chat",
+    "o02_llama8b_h100_vllm_code",
+    "p10_synth_sgl",
+)
 COLUMNS = {
     "reused_tokens": "reused_input_tokens",
     "first_reused_tokens": "first_admission_reused_input_tokens",
@@ -31,6 +37,15 @@ def trace_names() -> list[str]:
     full = sorted(path.stem for path in (FULL / "traces/results").glob("*.yaml"))
     committed = (COMPACT / "traces/results").glob("*.json.gz")
     return full or sorted(path.name.partition(".")[0] for path in committed)
+
+
+def named(kind: str) -> list[Any]:
+    """Cases whose names begin so."""
+    return [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow_replay)
+        for name in trace_names()
+        if name.startswith(kind)
+    ]
 
 
 def trace_case(name: str) -> dict[str, Any]:
@@ -87,7 +102,7 @@ def unlike_requests(
     return found
 
 
-@pytest.mark.parametrize("name", [name for name in trace_names() if name[0] == "p"])
+@pytest.mark.parametrize("name", named("p"))
 def test_replay_of_a_public_trace_equals_the_recorded_one(name: str) -> None:
     case = trace_case(name)
     prediction = answer(case)
@@ -95,7 +110,7 @@ def test_replay_of_a_public_trace_equals_the_recorded_one(name: str) -> None:
     assert not unlike_summary(prediction.report, case["summary"])
 
 
-@pytest.mark.parametrize("name", [name for name in trace_names() if name[0] == "o"])
+@pytest.mark.parametrize("name", named("o"))
 def test_replay_of_a_public_trace_priced_from_data_is_within_a_thousandth(
     name: str,
 ) -> None:

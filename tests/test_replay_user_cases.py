@@ -76,7 +76,9 @@ def replayed_trace(folder: Path, rows: Sequence[dict[str, Any]]) -> dict[str, An
     }
 
 
-@pytest.mark.parametrize("budget", [2048, 8192])
+@pytest.mark.parametrize(
+    "budget", [8192, pytest.param(2048, marks=pytest.mark.slow_replay)]
+)
 @pytest.mark.parametrize("isl", PROMPTS)
 @pytest.mark.parametrize(
     ("backend", "block_size", "left_tokens"), [("sglang", 1, 1), ("vllm", 16, 16)]
