@@ -46,19 +46,20 @@ def _requests(rng: np.random.Generator, closed: bool) -> list[Request]:
 
 
 def _contents(rng: np.random.Generator, requests: list[Request]):
-    """Shared prefixes of a few groups, or session histories, or nothing."""
+    """Shared prefixes of a few groups, or session histories, or nothing.
+
+    Generated tokens are like nobody else's.
+    """
     if any(request.turn for request in requests):
         return traffic.session_history(requests)
-    kind = rng.integers(3)
-    if kind == 0:
+    if rng.random() < 0.3:
         return traffic.unique
-    if kind == 1:
-        return traffic.shared_prefix(int(rng.choice([16, 64, 200])))
-    group = rng.integers(0, 3, REQUESTS)
-    shared = rng.integers(0, 12, REQUESTS)
+    group = rng.integers(0, rng.choice([1, 3]), REQUESTS)
+    shared = rng.choice([16, 64, 200]) * rng.integers(0, 3, REQUESTS)
 
     def key(request: int, block_size: int, b: int):
-        if b < shared[request]:
+        prompt = min(int(shared[request]), requests[request].isl)
+        if (b + 1) * block_size <= prompt:
             return ("group", int(group[request]), b)
         return ("own", request, b)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from oracle.replay_inputs import Outcome, Pool, Scenario
-from oracle.replay_timing import Fixed
 
 
 def contents_of(scenario: Scenario):
@@ -54,17 +53,12 @@ def workload_of(scenario: Scenario):
 
 
 def _role_of(pool: Pool):
-    from aisim_jax.kernels.replay import FixedSteps, PolynomialSteps
+    from replay_either_steps import either
+
     from aisim_jax.replay import Role
 
     engine, timing = pool.engine, pool.timing
-    if isinstance(timing, Fixed):
-        steps = FixedSteps(
-            np.array(round(timing.prefill * 1e6)), np.array(round(timing.decode * 1e6))
-        )
-    else:
-        capacity = engine.num_blocks * engine.block_size
-        steps = PolynomialSteps(np.array(capacity), np.array(0.0), np.array(0.0))
+    steps = either(timing, engine.num_blocks * engine.block_size)
     return Role(
         workers=pool.workers,
         ranks=pool.ranks,

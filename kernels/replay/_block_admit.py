@@ -107,8 +107,9 @@ def admit_waiting(
             hits = leading_hits(
                 shape, lane, parts.blocks, number, row, jnp.where(look_up, most, 0)
             )
-            if shape.drafts and not shape.guaranteed:
-                hits = hits - ((hits > 0) & (limits.drafts > 0))
+            if shape.drafts:
+                spare = (keep > 0) & (limits.drafts > 0) & (hits > 0)
+                hits = hits - spare
             idle = idle_hits(shape, lane, parts.blocks, number, row, hits)
         room = available(parts.blocks, number)
         if shape.guaranteed:

@@ -105,13 +105,12 @@ def pass_ended(shape: BlockShape, lane: BlockLane, world: World, rank: Count) ->
     def choose_target(world: World) -> World:
         job = world.ranks.held[rank]
         following = world.seqs.link[job]
-        loop, workers, records = world.loop, world.workers, world.records
-        worker = limits.first_worker[1] + loop.destined % limits.workers[1]
-        turn = workers.next_rank[worker]
-        target = lane.places.first_rank[worker] + turn % limits.ranks[1]
+        loop, records = world.loop, world.records
+        # Round robin over all ranks of the pool, worker by worker.
+        turn = loop.destined % (limits.workers[1] * limits.ranks[1])
+        target = limits.first_rank[1] + turn
         world = world._replace(
             ranks=world.ranks._replace(held=world.ranks.held.put(rank, following)),
-            workers=workers._replace(next_rank=workers.next_rank.put(worker, turn + 1)),
             records=records._replace(
                 held_ms=records.held_ms.at[job].set(now_ms),
                 rank=records.rank.put(job, target),
@@ -281,19 +280,15 @@ def _activate(
     seqs, ranks, records = world.seqs, world.ranks, world.records
     order = seqs.order[job]
 
-    def going(carry: Any) -> Bool[Array, ""]:
-        _, at = carry
-        place = jnp.maximum(at, 0)
-        later = (seqs.built.values[place] > 0) & (seqs.order.values[place] > order)
-        return (at >= 0) & ~later
+    def further(carry: tuple[Count, Count]) -> tuple[Count, Count]:
+        before, at = carry
+        earlier = seqs.order.values[at] <= order
+        return jnp.where(earlier, at, before), seqs.link.values[at]
 
-    def following(carry: Any) -> Any:
-        _, at = carry
-        return at, seqs.link.values[at]
-
+    # Behind the last one that asked earlier.
     start = (jnp.int32(-1), ranks.waiting[number])
-    before, _ = repeat(going, following, start)
-    for read in (seqs.built, seqs.order, seqs.link):
+    before, _ = repeat(lambda carry: carry[1] >= 0, further, start)
+    for read in (seqs.order, seqs.link):
         read.reads.append(before)
     chain = (ranks.waiting, ranks.waiting_end, seqs.link)
     waiting, end, link = insert(chain, number, before, job)

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
 from ._block_cells import choose, repeat, when
-from ._block_emit import emit
+from ._block_emit import SILENT, SPEAKING, emit
 from ._block_handoff import deliver_transfers, pass_ended, run_actions, wake_deferred
 from ._block_parts import Parts, rank_of
 from ._block_plan import Work, no_work, plan_pass
@@ -28,13 +28,14 @@ from ._block_state import (
     World,
     fresh_world,
 )
-from ._block_stretch import finish_stretch, log_passes, stretch_pass
+from ._block_stretch import end_at_ties, finish_stretch, log_passes, stretch_pass
 from ._block_traffic import (
     end_requests,
+    leave_tokenizers,
     next_arrival_ms,
     open_loop,
-    place,
     release_arrivals,
+    submit,
 )
 
 
@@ -124,7 +125,7 @@ def _end_pass(shape: BlockShape, lane: BlockLane, world: World, worker: Count) -
 
 def _plan_ranks(
     shape: BlockShape, lane: BlockLane, world: World, worker: Count
-) -> tuple[World, Int[Array, "ranks five"], Float[Array, ""], Bool[Array, ""], Work]:
+) -> tuple[World, Int[Array, "ranks six"], Float[Array, ""], Bool[Array, ""], Work]:
     """Plan all ranks of a worker: (world, sums, group end, any effect, last work)."""
     pool = lane.places.pool_of_worker[worker]
     first, ranks = lane.places.first_rank[worker], lane.limits.ranks[pool]
@@ -154,7 +155,14 @@ def _plan_ranks(
             ),
         )
         does = work.admitted + work.rejected + work.preempted + work.scheduled
-        row = (work.prefill, work.through, work.prefix, work.decode, work.context)
+        row = (
+            work.prefill,
+            work.through,
+            work.prefix,
+            work.decode,
+            work.context,
+            work.silent,
+        )
         return (
             at + 1,
             world,
@@ -173,7 +181,7 @@ def _plan_ranks(
 
     none = jnp.int32(0)
     work = no_work()
-    sums = jnp.zeros((shape.ranks, 5), jnp.int32)
+    sums = jnp.zeros((shape.ranks, 6), jnp.int32)
     start = (none, world, sums, now_ms, jnp.bool_(False), work)
     _, world, sums, end_ms, effect, work = repeat(
         lambda carry: carry[0] < ranks, one, start
@@ -199,8 +207,9 @@ def _start_pass(
 
     def out(carry: tuple[Count, Parts]) -> tuple[Count, Parts]:
         at, parts = carry
-        parts = emit(lane, shape, rank_of(lane, first + at), parts, end_ms)
         row = sums[at]
+        silent = jnp.where(row[5] > 0, SILENT, SPEAKING)
+        parts = emit(lane, shape, rank_of(lane, first + at), parts, end_ms, silent)
         logs = when(
             row[0] + row[3] > 0,
             lambda logs: log_passes(
@@ -285,8 +294,11 @@ def _deliver(shape: BlockShape, lane: BlockLane, world: World) -> World:
     def arrive(world: World) -> World:
         if shape.pools > 1:
             world = deliver_transfers(world, shape)
-            world = run_actions(shape, lane, world, place)
+            world = run_actions(shape, lane, world, submit)
+            world = leave_tokenizers(shape, lane, world)
         world = release_arrivals(shape, lane, world)
+        if shape.pools == 1:
+            world = leave_tokenizers(shape, lane, world)
         return world._replace(
             loop=world.loop._replace(phase=jnp.int32(STARTS), worker=jnp.int32(0))
         )
@@ -315,7 +327,7 @@ def _advance(shape: BlockShape, lane: BlockLane, world: World) -> World:
     if shape.drafts:
         used = jnp.max(world.ranks.drawn.values) > shape.draws
         status = jnp.where(used, DRAWS_USED, status)
-    return world._replace(
+    world = world._replace(
         loop=loop._replace(
             now_ms=jnp.where(again | over, loop.now_ms, soon),
             phase=jnp.int32(ENDS),
@@ -323,6 +335,12 @@ def _advance(shape: BlockShape, lane: BlockLane, world: World) -> World:
             changed=jnp.int32(0),
             status=status.astype("int32"),
         )
+    )
+    several = lane.places.workers > 1
+    return when(
+        several & ~again & ~over,
+        lambda world: end_at_ties(shape, lane, world),
+        world,
     )
 
 

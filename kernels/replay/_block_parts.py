@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Int
 
 from .._arrays import Array
-from ._block_cells import when
+from ._block_cells import Cells, repeat, when
 from ._block_pool import publish_blocks, release_blocks, take_blocks
+from ._block_queue import insert
 from ._block_state import (
     BlockLane,
     Blocks,
@@ -126,4 +127,40 @@ def give_back(
             blocks=seqs.blocks.put(job, 0), published=seqs.published.put(job, 0)
         ),
         ranks=ranks,
+    )
+
+
+def _drop_slot(slots: Cells, first: Count, place: Count, running: Count) -> Cells:
+    """Slots of a rank without the one at `place`."""
+
+    def shift(carry: tuple[Count, Cells]) -> tuple[Count, Cells]:
+        at, slots = carry
+        return at + 1, slots.put(first + at, slots[first + at + 1])
+
+    return repeat(lambda carry: carry[0] < running - 1, shift, (place, slots))[1]
+
+
+def preempt(
+    lane: BlockLane, shape: BlockShape, rank: Rank, parts: Parts, place: Count
+) -> Parts:
+    """Send the running request at `place` back to the front of the queue."""
+    number = rank.number
+    running = parts.ranks.running[number]
+    first = number * shape.slots
+    job = parts.ranks.slots[first + place]
+    parts = give_back(lane, shape, rank, parts, job)
+    seqs, ranks = parts.seqs, parts.ranks
+    slots = _drop_slot(ranks.slots, first, place, running)
+    chain = (ranks.waiting, ranks.waiting_end, seqs.link)
+    waiting, end, link = insert(chain, number, jnp.int32(-1), job)
+    return parts._replace(
+        seqs=seqs._replace(
+            computed=seqs.computed.put(job, 0), built=seqs.built.put(job, 0), link=link
+        ),
+        ranks=ranks._replace(
+            slots=slots,
+            running=ranks.running.put(number, running - 1),
+            waiting=waiting,
+            waiting_end=end,
+        ),
     )

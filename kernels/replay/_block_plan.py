@@ -9,10 +9,11 @@ from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
 from ._block_admit import Admitting, admit_waiting
-from ._block_cells import Cells, choose, repeat, when
-from ._block_parts import Parts, Rank, give_back, grow, publish, request_of
+from ._block_cells import choose, repeat, when
+from ._block_drafts import make_room_for_drafts
+from ._block_emit import SILENT, SPEAKING, emit
+from ._block_parts import Parts, Rank, grow, preempt, publish, request_of
 from ._block_pool import available
-from ._block_queue import insert
 from ._block_state import BlockLane, BlockShape, blocks_for
 
 
@@ -20,7 +21,11 @@ Count = Int[Array, ""]
 
 
 class Work(NamedTuple):
-    """What was decided, and the sums that price it. served: running requests reached."""
+    """What was decided, and the sums that price it.
+
+    served: running requests reached; before: running ones before admissions; silent:
+    ready requests without output.
+    """
 
     served: Count
     before: Count
@@ -35,6 +40,7 @@ class Work(NamedTuple):
     scheduled: Count
     committed: Count
     ready: Count
+    silent: Count
     overflow: Bool[Array, ""]
 
 
@@ -43,42 +49,6 @@ def no_work() -> Work:
     none = jnp.int32(0)
     counts = {name: none for name in Work._fields if name != "overflow"}
     return Work(**counts, overflow=jnp.bool_(False))
-
-
-def _drop_slot(slots: Cells, first: Count, place: Count, running: Count) -> Cells:
-    """Slots of a rank without the one at `place`."""
-
-    def shift(carry: tuple[Count, Cells]) -> tuple[Count, Cells]:
-        at, slots = carry
-        return at + 1, slots.put(first + at, slots[first + at + 1])
-
-    return repeat(lambda carry: carry[0] < running - 1, shift, (place, slots))[1]
-
-
-def _preempt(
-    lane: BlockLane, shape: BlockShape, rank: Rank, parts: Parts, place: Count
-) -> Parts:
-    """Send the running request at `place` back to the front of the queue."""
-    number = rank.number
-    running = parts.ranks.running[number]
-    first = number * shape.slots
-    job = parts.ranks.slots[first + place]
-    parts = give_back(lane, shape, rank, parts, job)
-    seqs, ranks = parts.seqs, parts.ranks
-    slots = _drop_slot(ranks.slots, first, place, running)
-    chain = (ranks.waiting, ranks.waiting_end, seqs.link)
-    waiting, end, link = insert(chain, number, jnp.int32(-1), job)
-    return parts._replace(
-        seqs=seqs._replace(
-            computed=seqs.computed.put(job, 0), built=seqs.built.put(job, 0), link=link
-        ),
-        ranks=ranks._replace(
-            slots=slots,
-            running=ranks.running.put(number, running - 1),
-            waiting=waiting,
-            waiting_end=end,
-        ),
-    )
 
 
 class _Serving(NamedTuple):
@@ -107,11 +77,10 @@ def serve_running(
         rest = length - computed
         skip = defer & (computed < lane.traffic.isl[request_of(shape, job)])
         stop = ~skip & (limits.chunked == 0) & (rest > state.budget)
-        take = jnp.where(skip | stop, 0, jnp.minimum(rest, state.budget))
+        ahead = jnp.where(rest == 1, limits.drafts, 0)
+        spent = jnp.where(skip | stop, 0, jnp.minimum(rest + ahead, state.budget))
+        take = jnp.minimum(rest, spent)
         cover = computed + take
-        if shape.drafts:
-            ahead = jnp.where(limits.drafts > 0, limits.drafts + 1, 0)
-            cover = cover + jnp.where(cover == length, ahead, 0)
         held = seqs.blocks[job]
         need = jnp.maximum(blocks_for(cover, limits.block_size) - held, 0)
         need = jnp.where(skip | stop, 0, need)
@@ -131,7 +100,7 @@ def serve_running(
                 budget=state.budget + jnp.where(earlier, returned, 0),
                 preempted=state.preempted + 1,
                 stop=victim == state.place,
-                parts=_preempt(lane, shape, rank, state.parts, victim),
+                parts=preempt(lane, shape, rank, state.parts, victim),
             )
 
         def extend(state: _Serving) -> _Serving:
@@ -150,7 +119,7 @@ def serve_running(
         parts = publish(lane, shape, rank, state.parts._replace(seqs=seqs), job)
         return state._replace(
             place=state.place + kept,
-            budget=state.budget - jnp.where(kept, take, 0),
+            budget=state.budget - jnp.where(kept, spent, 0),
             parts=parts,
         )
 
@@ -203,12 +172,6 @@ def plan_pass(
     closed = served.preempted > 0
     found = choose(closed, skip, queue, served.parts)
     parts = found.parts
-    bound = (parts.ranks.waiting[number] >= 0) & ~defer & ~closed
-    parts = parts._replace(
-        ranks=parts.ranks._replace(
-            bound=parts.ranks.bound.put(number, bound.astype("int32"))
-        )
-    )
     work = no_work()._replace(
         served=served.place,
         before=before,
@@ -217,12 +180,34 @@ def plan_pass(
         preempted=served.preempted,
         overflow=found.overflow,
     )
-    return _charged(lane, shape, rank, parts, work)
+    if not shape.drafts:
+        work = _summed(lane, shape, rank, parts, work, prompts=True, decodes=True)
+    else:
+        work = _summed(lane, shape, rank, parts, work, prompts=True, decodes=False)
+        silent = jnp.where(work.silent > 0, SILENT, SPEAKING)
+        parts = emit(lane, shape, rank, parts, now_ms, silent, SPEAKING)
+        parts, lost = make_room_for_drafts(lane, shape, rank, parts)
+        work = work._replace(preempted=work.preempted + lost)
+        work = _summed(lane, shape, rank, parts, work, prompts=False, decodes=True)
+        work = work._replace(silent=none)
+    ranks = parts.ranks
+    waits = ranks.waiting[number] >= 0
+    full = ranks.bound.put(
+        number, waits.astype("int32"), ~defer & (work.preempted == 0)
+    )
+    return parts._replace(ranks=ranks._replace(bound=full)), work
 
 
-def _charged(
-    lane: BlockLane, shape: BlockShape, rank: Rank, parts: Parts, work: Work
-) -> tuple[Parts, Work]:
+def _summed(
+    lane: BlockLane,
+    shape: BlockShape,
+    rank: Rank,
+    parts: Parts,
+    work: Work,
+    *,
+    prompts: bool,
+    decodes: bool,
+) -> Work:
     """Sums over the running requests: what was computed, and who decodes."""
     seqs, ranks = parts.seqs, parts.ranks
     first = rank.number * shape.slots
@@ -234,26 +219,34 @@ def _charged(
         job = ranks.slots.values[first + at]
         isl = lane.traffic.isl[request_of(shape, job)]
         length, computed = seqs.length.values[job], seqs.computed.values[job]
-        reached = (at < work.served) | (at >= work.before)
-        take = jnp.where(reached, seqs.taken.values[job], 0)
-        before = computed - take
-        through = jnp.minimum(computed, isl)
-        prompt = pays_prefill & (through > before)
+        taken = seqs.taken.values[job]
         ready = length == computed
         remains = lane.jobs.target[job] > length
-        decode = ready & remains & ((length > isl) | (take == 0))
-        return at + 1, work._replace(
-            prefill=work.prefill + prompt,
-            through=work.through + jnp.where(prompt, through, 0),
-            prefix=work.prefix + jnp.where(prompt, before, 0),
-            decode=work.decode + decode,
-            context=work.context + jnp.where(decode, length, 0),
-            scheduled=work.scheduled + take,
-            committed=work.committed + jnp.where(before < isl, take, 0),
-            ready=work.ready + ready,
-        )
+        if prompts:
+            reached = (at < work.served) | (at >= work.before)
+            take = jnp.where(reached, taken, 0)
+            before = computed - take
+            through = jnp.minimum(computed, isl)
+            prompt = pays_prefill & (through > before)
+            work = work._replace(
+                prefill=work.prefill + prompt,
+                through=work.through + jnp.where(prompt, through, 0),
+                prefix=work.prefix + jnp.where(prompt, before, 0),
+                scheduled=work.scheduled + take,
+                committed=work.committed + jnp.where(before < isl, take, 0),
+                ready=work.ready + ready,
+                silent=work.silent + (ready & ~remains),
+            )
+        if decodes:
+            # Who is ready was reached in this pass.
+            decode = ready & remains & ((length > isl) | (taken == 0))
+            work = work._replace(
+                decode=work.decode + decode,
+                context=work.context + jnp.where(decode, length, 0),
+            )
+        return at + 1, work
 
     _, work = repeat(lambda carry: carry[0] < running, one, (jnp.int32(0), work))
     for read in (ranks.slots, seqs.length, seqs.computed, seqs.taken):
-        read.reads.append(work.ready)
-    return parts, work
+        read.reads.append(work.ready + work.context)
+    return work

@@ -295,7 +295,8 @@ class World(NamedTuple):
     arrivals: Heap
     tokenized: Heap
     transfers: Heap
-    servers_ms: Float[jax.Array, " servers"]
+    servers_ms: Float[jax.Array, "workers servers"]
+    seats: Cells  # reqs: worker or rank that a tokenized request goes to
     actions: Actions
     records: Records
     logs: Logs
@@ -391,9 +392,13 @@ def fresh_world(shape: BlockShape, lane: BlockLane) -> World:
         arrivals=_heap(reqs),
         tokenized=_heap(reqs if shape.servers else 1),
         transfers=_heap(reqs if shape.pools > 1 else 1),
-        servers_ms=jnp.where(
-            jnp.arange(max(shape.servers, 1)) < lane.traffic.servers, 0.0, jnp.inf
+        servers_ms=jnp.broadcast_to(
+            jnp.where(
+                jnp.arange(max(shape.servers, 1)) < lane.traffic.servers, 0.0, jnp.inf
+            ),
+            (shape.workers, max(shape.servers, 1)),
         ),
+        seats=cells(reqs if shape.servers else 1, 0),
         actions=Actions(cells(handed, 0), zero, zero, cells(handed, 0), zero, zero),
         records=Records(
             *([nan] * 12),

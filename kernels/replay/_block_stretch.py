@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
 from ._block_cells import choose, repeat, when
-from ._block_emit import emit, log_tokens
+from ._block_emit import SPEAKING, emit, log_tokens
 from ._block_parts import Parts, Rank, grow, publish, rank_of, request_of
 from ._block_plan import Work
 from ._block_pool import available
@@ -59,7 +59,9 @@ def _followers(
         job = ranks.slots.values[first + at]
         length = seqs.length.values[job]
         left = lane.jobs.target[job] - length
-        one_left = length - seqs.computed.values[job] == 1
+        # The last token of a prompt is prefill work, however few are left.
+        spoken = length > lane.traffic.isl[request_of(shape, job)]
+        one_left = spoken & (length - seqs.computed.values[job] == 1)
         return (
             at + 1,
             jnp.minimum(least, left),
@@ -167,6 +169,40 @@ def cut_stretch(
     return when(wanted & stepping & (extra > 0), cut, world)
 
 
+def end_at_ties(shape: BlockShape, lane: BlockLane, world: World) -> World:
+    """Stretches that have a pass end now end here: it comes before what else happens."""
+    now_ms = world.loop.now_ms
+
+    def one(carry: tuple[Count, World]) -> tuple[Count, World]:
+        worker, world = carry
+        workers = world.workers
+        extra = workers.extra[worker]
+        inside = (extra > 0) & (workers.planned_end_ms[worker] <= now_ms)
+        inside = inside & (workers.end_ms[worker] > now_ms)
+
+        def look(workers: Workers) -> Workers:
+            number = lane.places.first_rank[worker]
+            passes, end_ms = decode_walk(
+                lane,
+                world.ranks.running.values[number],
+                workers.contexts[worker],
+                workers.planned_end_ms[worker],
+                extra,
+                now_ms,
+            )
+            tie = end_ms == now_ms
+            ends_ms = jnp.where(tie, end_ms, workers.end_ms[worker])
+            return workers._replace(
+                extra=workers.extra.put(worker, passes, tie),
+                end_ms=workers.end_ms.at[worker].set(ends_ms),
+            )
+
+        return worker + 1, world._replace(workers=when(inside, look, workers))
+
+    start = (jnp.int32(0), world)
+    return repeat(lambda carry: carry[0] < lane.places.workers, one, start)[1]
+
+
 def finish_stretch(
     lane: BlockLane, shape: BlockShape, world: World, worker: Count
 ) -> World:
@@ -225,7 +261,7 @@ def finish_stretch(
 
         start = (jnp.int32(0), parts._replace(logs=logs))
         _, parts = repeat(lambda carry: carry[0] < running, one, start)
-        parts = emit(lane, shape, rank, parts, now_ms)
+        parts = emit(lane, shape, rank, parts, now_ms, SPEAKING)
         return world._replace(
             blocks=parts.blocks,
             seqs=parts.seqs,

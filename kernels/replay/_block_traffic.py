@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
@@ -107,39 +108,78 @@ def end_requests(
     return repeat(lambda world: world.ranks.ended[rank] >= 0, one, world)
 
 
-def _submit(shape: BlockShape, lane: BlockLane, world: World, request: Count) -> World:
-    """To the next worker, and there to the next rank (or as an action, if handed over)."""
-    if shape.pools > 1:
-        return put_action(shape, world, SUBMIT, request)
-    return place(shape, lane, world, request)
+def submit(shape: BlockShape, lane: BlockLane, world: World, request: Count) -> World:
+    """To the tokenizer of the next worker, or straight to a scheduler.
 
-
-def place(shape: BlockShape, lane: BlockLane, world: World, request: Count) -> World:
-    """Round robin over the workers of pool 0, then over the ranks of the worker."""
+    One pool: round robin over workers, and over the ranks of each when a request gets
+    there. Two pools: over all ranks, worker by worker.
+    """
     limits, loop = lane.limits, world.loop
-    worker = loop.placed % limits.workers[0]
-    turn = world.workers.next_rank[worker]
-    rank = lane.places.first_rank[worker] + turn % limits.ranks[0]
-    empty = world.ranks.waiting[rank] < 0
-    receptive = empty & (world.ranks.running[rank] < limits.sequences[0])
-    ranks, seqs = world.ranks, world.seqs
+    if shape.pools == 1:
+        worker = seat = loop.placed % limits.workers[0]
+    else:
+        seat = loop.placed % (limits.workers[0] * limits.ranks[0])
+        worker = lane.places.worker_of_rank[seat]
+    world = world._replace(loop=loop._replace(placed=loop.placed + 1))
+    if not shape.servers:
+        return _place(shape, lane, world, request, seat)
+    row = jax.lax.dynamic_index_in_dim(world.servers_ms, worker, keepdims=False)
+    server = jnp.argmin(row).astype("int32")
+    begin_ms = jnp.maximum(world.loop.now_ms, row[server])
+    end_ms = begin_ms + lane.traffic.service_ms[request]
+    inserted = world.loop.inserted
+    return world._replace(
+        seats=world.seats.put(request, seat),
+        servers_ms=world.servers_ms.at[worker, server].set(end_ms),
+        tokenized=push(world.tokenized, end_ms, inserted, request),
+        loop=world.loop._replace(inserted=inserted + 1),
+    )
+
+
+def leave_tokenizers(shape: BlockShape, lane: BlockLane, world: World) -> World:
+    """Submit what the tokenizers have finished by now."""
+    if not shape.servers:
+        return world
+
+    def one(world: World) -> World:
+        found, heap = pop(world.tokenized)
+        loop = world.loop._replace(changed=jnp.int32(1))
+        world = world._replace(tokenized=heap, loop=loop)
+        return _place(shape, lane, world, found, world.seats[found])
+
+    return repeat(
+        lambda world: soonest_ms(world.tokenized) <= world.loop.now_ms, one, world
+    )
+
+
+def _place(
+    shape: BlockShape, lane: BlockLane, world: World, request: Count, seat: Count
+) -> World:
+    """Into the queue of a rank: `seat`, or with one pool the next rank of worker `seat`."""
+    limits, workers, ranks, seqs = lane.limits, world.workers, world.ranks, world.seqs
+    rank = seat
+    if shape.pools == 1:
+        turn = workers.next_rank[seat]
+        rank = lane.places.first_rank[seat] + turn % limits.ranks[0]
+        workers = workers._replace(next_rank=workers.next_rank.put(seat, turn + 1))
+    empty = ranks.waiting[rank] < 0
+    receptive = empty & (ranks.running[rank] < limits.sequences[0])
     chain = (ranks.waiting, ranks.waiting_end, seqs.link)
     waiting, end, link = append(chain, rank, request)
     records = world.records
-    field = "rank" if shape.pools == 1 else "source"
-    records = records._replace(**{field: getattr(records, field).put(request, rank)})
+    if shape.pools == 1:
+        records = records._replace(rank=records.rank.put(request, rank))
+    else:
+        records = records._replace(source=records.source.put(request, rank))
     world = world._replace(
         ranks=ranks._replace(waiting=waiting, waiting_end=end),
         seqs=seqs._replace(link=link),
         records=records,
-        workers=world.workers._replace(
-            next_rank=world.workers.next_rank.put(worker, turn + 1)
-        ),
-        loop=loop._replace(placed=loop.placed + 1),
+        workers=workers,
     )
     if shape.pools > 1:
         return world
-    return cut_stretch(lane, shape, world, worker, receptive)
+    return cut_stretch(lane, shape, world, seat, receptive)
 
 
 def release_arrivals(shape: BlockShape, lane: BlockLane, world: World) -> World:
@@ -176,28 +216,8 @@ def release_arrivals(shape: BlockShape, lane: BlockLane, world: World) -> World:
             ),
             loop=loop._replace(in_flight=loop.in_flight + 1, changed=jnp.int32(1)),
         )
-        if not shape.servers:
-            return _submit(shape, lane, world, found)
-        server = jnp.argmin(world.servers_ms)
-        end_ms = jnp.maximum(at_ms, world.servers_ms[server])
-        end_ms = end_ms + traffic.service_ms[found]
-        inserted = world.loop.inserted
-        return world._replace(
-            servers_ms=world.servers_ms.at[server].set(end_ms),
-            tokenized=push(world.tokenized, end_ms, inserted, found),
-            loop=world.loop._replace(inserted=inserted + 1),
-        )
+        if shape.pools > 1:
+            return put_action(shape, world, SUBMIT, found)
+        return submit(shape, lane, world, found)
 
-    world = repeat(due, one, world)
-    if not shape.servers:
-        return world
-
-    def served(world: World) -> World:
-        found, heap = pop(world.tokenized)
-        loop = world.loop._replace(changed=jnp.int32(1))
-        world = world._replace(tokenized=heap, loop=loop)
-        return _submit(shape, lane, world, found)
-
-    return repeat(
-        lambda world: soonest_ms(world.tokenized) <= world.loop.now_ms, served, world
-    )
+    return repeat(due, one, world)
