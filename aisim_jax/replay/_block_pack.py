@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from ..kernels.replay import BlockLane, BlockShape
 from ..kernels.replay._block_state import (
@@ -110,7 +110,7 @@ def pack(workload: Workload, deployment: Deployment, log: bool, draws: int) -> P
 
 def _targets(
     workload: Workload, deployment: Deployment, roles: tuple[Role, ...]
-) -> tuple[Int[np.ndarray, "pools reqs"], Int[np.ndarray, "pools reqs"]]:
+) -> tuple[Int[np.ndarray, "pools reqs"], Bool[np.ndarray, "pools reqs"]]:
     """Length at completion in each pool, and whether output was granted."""
     isl = workload.isl_tokens.astype(np.int64)
     target, wants = [], []

@@ -19,15 +19,14 @@ Count = Int[Array, ""]
 WINDOW = 8
 
 
-def length_ms(ns: Int[Array, "*n"]) -> Float[Array, "*n"]:
-    """(ns / 1e9) * 1000, rounded step by step."""
-    seconds = quotient(ns.astype("float64"), 1e9, ns)
-    return rounded(seconds * 1000.0, seconds)
+def length_ms(ns: Int[Array, "*n"], now_ms: Float[Array, ""]) -> Float[Array, "*n"]:
+    """(ns / 1e9) * 1000, rounded step by step; now_ms: any instant (see `rounded`)."""
+    return rounded(quotient(ns.astype("float64"), 1e9, ns) * 1000.0, now_ms)
 
 
 def after_ns(start_ms: Float[Array, ""], ns: Int[Array, ""]) -> Float[Array, ""]:
     """The instant `ns` after start_ms."""
-    return start_ms + length_ms(ns)
+    return start_ms + length_ms(ns, start_ms)
 
 
 def pass_end(
@@ -81,7 +80,7 @@ def decode_walk(
     def window(carry: Any) -> Any:
         done, at_ms, stop = carry
         prices = steps.decode_ns(many, context + requests * (done + numbers))
-        lengths = length_ms(prices)
+        lengths = length_ms(prices, start_ms)
 
         def inside(carry: Any) -> Any:
             i, _, stop = carry
