@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from oracle.replay_oracle import run_oracle
@@ -11,7 +13,7 @@ from replay_random import draw_role, draw_workload
 SCENARIOS = 2000
 
 
-def draw(seed: int, policy: str):
+def draw(seed: int, policy: Literal["vllm", "trtllm"]):
     """One random scenario without a prefix cache, and the oracle's prices."""
     from aisim_jax.replay import Deployment
 
@@ -60,14 +62,20 @@ def same(found, outcome) -> None:
 
 
 @pytest.mark.parametrize("policy", ["vllm", "trtllm"])
-def test_random_scenarios_agree_with_the_event_loop(policy: str) -> None:
+def test_random_scenarios_agree_with_the_event_loop(
+    policy: Literal["vllm", "trtllm"],
+) -> None:
     from aisim_jax.replay._counting_engine import replay_counting
 
     drawn = [draw(seed, policy) for seed in range(SCENARIOS)]
     drawn = [one for one in drawn if servable(one[0])]
     assert len(drawn) > 0.6 * SCENARIOS
-    log = [replay_counting([one for one, _ in drawn], log=log) for log in (True, False)]
-    for (scenario, pricing), logged, plain in zip(drawn, *log, strict=True):
+    asked = [one for one, _ in drawn]
+    with_log = replay_counting(asked, log=True)
+    without = replay_counting(asked, log=False)
+    for (scenario, pricing), logged, plain in zip(
+        drawn, with_log, without, strict=True
+    ):
         outcome = run_oracle(*scenario, pricing)
         same(logged, outcome)
         same(plain, outcome)
@@ -88,6 +96,7 @@ def test_a_lane_equals_the_scenario_alone_bit_for_bit() -> None:
             "terminal_ms",
         ):
             np.testing.assert_array_equal(getattr(alone, name), getattr(lane, name))
+        assert alone.token_times is not None and lane.token_times is not None
         np.testing.assert_array_equal(
             alone.token_times().at_ms, lane.token_times().at_ms
         )

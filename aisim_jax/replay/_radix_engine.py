@@ -51,7 +51,8 @@ def replay_radix(
                 "trtllm, or mode aggregated"
             )
     packed = [
-        pack(workload, deployment, limits, log=log) for workload, deployment in scenarios
+        pack(workload, deployment, limits, log=log)
+        for workload, deployment in scenarios
     ]
     found: list[Replayed | None] = [None] * len(packed)
     waiting = list(range(len(packed)))
@@ -86,7 +87,9 @@ def _groups(packed: list[Packed], members: list[int]) -> list[list[int]]:
     for i in members:
         lane = packed[i].lane
         leaves, tree = jax.tree.flatten(lane)
-        key: Any = tuple((np.shape(leaf), np.asarray(leaf).dtype.str) for leaf in leaves)
+        key: Any = tuple(
+            (np.shape(leaf), np.asarray(leaf).dtype.str) for leaf in leaves
+        )
         large = lane.load.ids.nbytes > LARGE_BYTES
         if large or shared_bytes(lane.steps) > LARGE_BYTES:
             key = key, id(lane.load.ids), id(lane.steps)
@@ -111,7 +114,7 @@ def _larger(
         return shape._replace(joins=4 * shape.joins)
     if status == codes.STALLED:
         ended = ~np.isnan(answer.live.terminal_ms)
-        waiting = int(((answer.live.rank >= 0) & ~ended).sum())
+        waiting = int(((np.asarray(answer.live.rank) >= 0) & ~ended).sum())
         raise ReplayStalledError(
             f"effect-free zero-duration pass with {waiting} in-flight requests "
             "remaining: the first of them can never be admitted"
@@ -141,7 +144,8 @@ def _unpack(
     spoke = done & (live.generated > 0)
     level = "tree of cached pages" if shape.nodes else "counting"
     telemetry = {
-        f"busy_ms_aggregated_{worker}": float(ms) for worker, ms in enumerate(totals.busy_ms)
+        f"busy_ms_aggregated_{worker}": float(ms)
+        for worker, ms in enumerate(totals.busy_ms)
     }
     page = deployment.decode.block_size
     telemetry |= {
