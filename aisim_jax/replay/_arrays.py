@@ -93,7 +93,9 @@ def replay(
     count = lengths.pop() if lengths else 1
     scenarios = []
     for i in range(count):
-        chosen = {name: column[i % len(column)].item() for name, column in columns.items()}
+        chosen = {
+            name: column[i % len(column)].item() for name, column in columns.items()
+        }
         role = Role(**{**LIMITS, **chosen}, steps=prices[i % len(prices)])
         scenarios.append((workloads[i % len(workloads)], Deployment(policy, role)))
     found = replay_scenarios(scenarios, log=log)

@@ -73,7 +73,9 @@ def _decode_ends(
     The second is indexed by rank * (most runs of a rank + 1) + run.
     """
     logs, used = answer.logs, int(answer.logs.passes)
-    rank, passes, _, _, _, requests, context = logs.pass_counts[:used].T.astype(np.int64)
+    rank, passes, _, _, _, requests, context = logs.pass_counts[:used].T.astype(
+        np.int64
+    )
     decode = np.flatnonzero(requests > 0)
     decode = decode[np.argsort(rank[decode], kind="stable")]
     ranks = packed.shape.workers * packed.shape.ranks
@@ -85,7 +87,8 @@ def _decode_ends(
     with precision():
         price_ns = np.asarray(
             packed.lane.steps.decode_ns(
-                jnp.asarray(n), jnp.asarray(np.repeat(context[decode], count) + n * offset)
+                jnp.asarray(n),
+                jnp.asarray(np.repeat(context[decode], count) + n * offset),
             )
         )
     ends = np.repeat(logs.pass_start_ms[decode], count)

@@ -20,7 +20,7 @@ DECODE_COEFFICIENTS = (-25.74, 54.01, 5.74)
 
 
 def rounded(
-    product: Float[Array, "*q"], speedup: Float[Array, "..."]
+    product: Float[Array, "*q"], speedup: Float[Array, "*s"]
 ) -> Float[Array, "*q"]:
     """The product itself, kept from fusing with an addition to one rounding.
 

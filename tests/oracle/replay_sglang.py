@@ -368,7 +368,7 @@ class Rank:
     def _prefill(self, out: Pass, batch: list[tuple[Request, int, int]]):
         out.scheduled = True
         n = through = prefix = 0
-        for r, before, chunk in batch:
+        for _r, before, chunk in batch:
             end = before + chunk
             if chunk > 0:
                 n += 1

@@ -311,7 +311,10 @@ def replay(workload, deployment, chunk: int = CHUNKED_PREFILL_TOKENS) -> Loop:
 def arrays(loop: Loop) -> dict[str, np.ndarray]:
     """The figures of `Replayed`, by its field names."""
     records, nan = loop.records, float("nan")
-    get = lambda f: np.array([f(r) for r in records])
+
+    def get(f):
+        return np.array([f(r) for r in records])
+
     return {
         "arrival_ms": get(lambda r: r.arrival),
         "first_admit_ms": get(lambda r: r.admissions[0][0] if r.admissions else nan),
