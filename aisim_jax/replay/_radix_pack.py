@@ -64,7 +64,9 @@ def pack(
         cap_ms=np.float64(np.inf if until is None else until),
         servers=np.int32(0 if stage is None else stage.workers),
         service_base_ms=np.float64(0 if stage is None else stage.base_ms),
-        service_us_per_token=np.float64(0 if stage is None else stage.per_input_token_us),
+        service_us_per_token=np.float64(
+            0 if stage is None else stage.per_input_token_us
+        ),
         giga=np.float64(1e9),
         limits=limits,
     )
@@ -90,7 +92,7 @@ def likely_nodes(workload: Workload, deployment: Deployment) -> int:
     tokens = workload.isl_tokens.astype(np.int64) + workload.osl_tokens
     resident = role.num_blocks * role.block_size // max(int(tokens.mean()), 1)
     resident = ranks * min(2 * resident + role.max_sequences, workload.size)
-    return bucket(ranks + 4 * resident, 64)
+    return bucket(ranks + 4 * resident, 128)
 
 
 def _load(
@@ -111,7 +113,7 @@ def _load(
         keys = workload.contents.block_keys(
             workload.isl_tokens, workload.osl_tokens, role.block_size
         )
-        ids = np.zeros(bucket(keys.ids.size, 64), np.int32)
+        ids = np.zeros(bucket(keys.ids.size, 1024), np.int32)
         ids[: keys.ids.size] = keys.ids
         start = keys.start[:-1].astype(np.int32)
 
@@ -127,7 +129,9 @@ def _load(
         follow=padded(follow, np.int32, -1),
         delay_ms=padded(workload.delay_ms, np.float64),
         order=padded(order, np.int32),
-        order_ms=padded(np.zeros(0) if closed else workload.arrival_ms[order], np.float64),
+        order_ms=padded(
+            np.zeros(0) if closed else workload.arrival_ms[order], np.float64
+        ),
         sessions=np.int32(first.size),
         in_flight=np.int32(workload.max_in_flight or 0),
         ids=ids,

@@ -75,13 +75,13 @@ def admit(scene: Scene, state: RadixState, rank: I32) -> tuple[RadixState, I32]:
             state = take_pages(scene, state, rank, cost // page)
             live, ranks = state.live, state.ranks
             reuse = match * page
+            again = at(live.admissions, row) > 0
             live = live._replace(
                 owned=put(live.owned, row, before + chunk),
                 admitted=put(live.admitted, row, 1),
                 admissions=put(live.admissions, row, at(live.admissions, row) + 1),
                 reuse=put(live.reuse, row, jnp.maximum(at(live.reuse, row), reuse)),
             )
-            again = at(live.admissions, row) > 0
             live = live._replace(
                 admit_ms=put_where(~again, live.admit_ms, row, state.now),
                 first_reuse=put_where(~again, live.first_reuse, row, reuse),

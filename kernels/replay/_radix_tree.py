@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Int
 
 from .._arrays import Array
-from ._radix_branch import repeat, view, when
+from ._radix_branch import pick, repeat, view, when
 from ._radix_state import RadixLoad, RadixShape, Tree, at, put, put_where, seen
 
 
@@ -171,28 +171,37 @@ def _remove(tree: Tree, leaf: I32) -> Tree:
     )
 
 
+def _oldest(tree: Tree, rank: I32) -> tuple[I32, I32]:
+    """The unlocked leaf of a rank with the oldest stamp; 1 if there is one, else 0."""
+    open_leaf = (tree.child.values < 0) & (tree.locks.values == 0)
+    open_leaf &= tree.home.values == rank
+    age = jnp.where(open_leaf, tree.stamp.values, NEVER)
+    leaf = jnp.argmin(age).astype(jnp.int32)
+    return leaf, (age[leaf] < NEVER).astype(jnp.int32)
+
+
 def evict(tree: Tree, rank: I32, pages: I32) -> tuple[Tree, I32]:
     """Remove pages from the tails of unlocked leaves, the longest unused first."""
 
     def trim(state):
         tree, removed, _ = state
-        open_leaf = (tree.child.values < 0) & (tree.locks.values == 0)
-        open_leaf &= tree.home.values == rank
-        age = jnp.where(open_leaf, tree.stamp.values, NEVER)
-        leaf = jnp.argmin(age).astype(jnp.int32)
-        found = at(age, leaf) < NEVER
-        length = at(tree.end, leaf) - at(
-            tree.end, jnp.maximum(at(tree.parent, leaf), 0)
+        zero = jnp.int32(0)
+        # A branch of its own is read before what follows changes the arrays.
+        leaf, found = pick(
+            removed < pages, lambda t: _oldest(t, rank), lambda _: (zero, zero), tree
         )
-        cut = jnp.where(found, jnp.minimum(length, pages - removed), 0)
+        seen(leaf + found, tree.child, tree.locks, tree.home, tree.stamp)
+        length = at(tree.end, leaf) - at(tree.end, at(tree.parent, leaf))
+        cut = jnp.where(found > 0, jnp.minimum(length, pages - removed), 0)
         tree = tree._replace(end=put(tree.end, leaf, at(tree.end, leaf) - cut))
-        tree = when(found & (cut == length), lambda t: _remove(t, leaf), tree)
+        gone = (found > 0) & (cut == length)
+        tree = when(gone, lambda t: _remove(t, leaf), tree)
         return tree, removed + cut, found
 
     tree, removed, _ = repeat(
-        lambda state: state[2] & (state[1] < pages),
+        lambda state: (state[2] > 0) & (state[1] < pages),
         trim,
-        (tree, jnp.int32(0), jnp.bool_(True)),
+        (tree, jnp.int32(0), jnp.int32(1)),
     )
     return tree, removed
 
