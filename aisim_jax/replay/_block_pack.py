@@ -49,7 +49,7 @@ def pack(workload: Workload, deployment: Deployment, log: bool, draws: int) -> P
     """Arrays of a scenario; `draws` uniform numbers a rank where speculation is on."""
     roles = roles_of(deployment)
     size = workload.size
-    reqs = bucket(size, 16)
+    reqs = bucket(size, 128)
     isl = workload.isl_tokens.astype(np.int64)
     target, wants = _targets(workload, deployment, roles)
     drafts = max(len(role.acceptance) for role in roles)
@@ -66,18 +66,18 @@ def pack(workload: Workload, deployment: Deployment, log: bool, draws: int) -> P
         pools=len(roles),
         workers=bucket(workers, 4),
         ranks=bucket(ranks, 4),
-        slots=bucket(min(max(role.max_sequences for role in roles), at_once), 8),
+        slots=bucket(min(max(role.max_sequences for role in roles), at_once), 64),
         reqs=reqs,
-        blocks=bucket(max(role.num_blocks for role in roles), 256) if caching else 0,
-        rows=bucket(rows, 2048),
-        ids=bucket(ids, 2048) if caching else 1,
+        blocks=bucket(max(role.num_blocks for role in roles), 1024) if caching else 0,
+        rows=bucket(rows, 8192),
+        ids=bucket(ids, 8192) if caching else 1,
         guaranteed=deployment.policy == "trtllm",
         servers=bucket(workload.tokenizer.workers, 4) if workload.tokenizer else 0,
         drafts=drafts,
         draws=draws if drafts else 1,
         actions=4 * reqs if len(roles) > 1 else 1,
         passes=4 * reqs if log else 0,
-        tokens=bucket(int(first_token[-1]), 2048) if log else 0,
+        tokens=bucket(int(first_token[-1]), 8192) if log else 0,
         admissions=2 * reqs if log else 0,
     )
     pad = reqs - size
