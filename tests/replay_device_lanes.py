@@ -1,7 +1,7 @@
-"""Replay lanes of every engine on the local devices and save all that they answer.
+"""Replay lanes of an engine on the local devices and save all that they answer.
 
-Run as a program, with the file to write: the number of devices must be chosen before
-the process starts.
+Run as a program, with the engine and the file to write: the number of devices must be
+chosen before the process starts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ import numpy as np
 
 REQUESTS = 20
 LANES = 6  # neither a power of two nor a multiple of the devices
+# Policy, and whether prompts share tokens, of scenarios that an engine answers.
+KINDS = {
+    "counting": ("vllm", False),
+    "block": ("vllm", True),
+    "radix": ("sglang", True),
+}
 
 
-def lane(number: int, policy: str, *, shared: bool) -> tuple[Any, Any]:
+def lane(number: int, policy: Any, *, shared: bool) -> tuple[Any, Any]:
     """A closed loop or a burst on a pool that is too small; every lane differs."""
     from aisim_jax.kernels.replay import PolynomialSteps
     from aisim_jax.replay import Deployment, Role
@@ -46,39 +52,34 @@ def lane(number: int, policy: str, *, shared: bool) -> tuple[Any, Any]:
     return workload, Deployment(policy, role)
 
 
-def answers() -> dict[str, np.ndarray]:
-    """Arrays of every lane of every engine, logs included, by name."""
+def answers(engine: str) -> dict[str, Any]:
+    """Arrays of every lane, logs included, by name."""
     from aisim_jax.replay import replay_scenarios
 
-    kinds = {
-        "counting": ("vllm", False),
-        "block": ("vllm", True),
-        "radix": ("sglang", True),
-    }
-    found: dict[str, np.ndarray] = {}
-    for engine, (policy, shared) in kinds.items():
-        lanes = [lane(number, policy, shared=shared) for number in range(LANES)]
-        for number, answer in enumerate(replay_scenarios(lanes, log=True)):
-            assert answer.engine.startswith(engine), answer.engine
-            place = f"{engine}/{number}"
-            for field in fields(answer):
-                value = getattr(answer, field.name)
-                if isinstance(value, np.ndarray | int):
-                    found[f"{place}/{field.name}"] = np.asarray(value)
-            for log in (answer.admissions, answer.passes, answer.token_times):
-                assert log is not None
-                rows = log()
-                for column in rows._fields:
-                    name = f"{place}/{type(rows).__name__}.{column}"
-                    found[name] = np.asarray(getattr(rows, column))
+    policy, shared = KINDS[engine]
+    lanes = [lane(number, policy, shared=shared) for number in range(LANES)]
+    found: dict[str, Any] = {}
+    for number, answer in enumerate(replay_scenarios(lanes, log=True)):
+        assert answer.engine.startswith(engine), answer.engine
+        for field in fields(answer):
+            value = getattr(answer, field.name)
+            if isinstance(value, np.ndarray | int):
+                found[f"{number}/{field.name}"] = np.asarray(value)
+        for log in (answer.admissions, answer.passes, answer.token_times):
+            assert log is not None
+            rows = log()
+            for column in rows._fields:
+                name = f"{number}/{type(rows).__name__}.{column}"
+                found[name] = np.asarray(getattr(rows, column))
     return found
 
 
 def main() -> None:
     import jax
 
-    found = answers()
-    np.savez(sys.argv[1], devices=jax.local_device_count(), **found)
+    engine, target = sys.argv[1:]
+    found = answers(engine)
+    np.savez(target, devices=jax.local_device_count(), **found)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,18 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 
 HERE = Path(__file__).resolve().parent
 FORCED = "--xla_force_host_platform_device_count"
 
 
-def answers(devices: int, folder: Path) -> dict[str, np.ndarray]:
+def answers(engine: str, devices: int, folder: Path) -> dict[str, np.ndarray]:
     """What a process with so many CPU devices replays."""
     target = folder / f"{devices}.npz"
     subprocess.run(
-        [sys.executable, str(HERE / "replay_device_lanes.py"), str(target)],
+        [sys.executable, str(HERE / "replay_device_lanes.py"), engine, str(target)],
         env={
             **os.environ,
             "JAX_PLATFORMS": "cpu",
@@ -33,8 +34,18 @@ def answers(devices: int, folder: Path) -> dict[str, np.ndarray]:
     return found
 
 
-def test_four_devices_answer_bit_for_bit_what_one_does(tmp_path: Path) -> None:
-    one, four = (answers(devices, tmp_path) for devices in (1, 4))
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "counting",
+        pytest.param("block", marks=pytest.mark.slow_replay),
+        pytest.param("radix", marks=pytest.mark.slow_replay),
+    ],
+)
+def test_four_devices_answer_bit_for_bit_what_one_does(
+    engine: str, tmp_path: Path
+) -> None:
+    one, four = (answers(engine, devices, tmp_path) for devices in (1, 4))
     assert one.keys() == four.keys()
     unlike = [
         name

@@ -1,4 +1,7 @@
-"""What people reported about tools of this kind, as small cases with the right answer."""
+"""What people reported about tools of this kind, as small cases with the right answer.
+
+Those of the SGLang cache are with its engine.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +16,33 @@ from replay_answers import predicted, printed_rows
 
 
 CONTEXT_TOKENS = 131_072
-PROMPTS = (4096, 8192, 16_384, 32_768, 122_880)
+BLOCK_TOKENS = 16
+# Prompts and chunks that add nothing but time.
+LONGER = (
+    (8192, 8192),
+    (16_384, 8192),
+    (32_768, 8192),
+    (4096, 2048),
+    (122_880, 2048),
+)
 
 
-def configuration(
-    backend: str, block_size: int, budget: int, traffic: dict[str, Any]
-) -> dict[str, Any]:
+def configuration(budget: int, traffic: dict[str, Any]) -> dict[str, Any]:
     """One worker of fixed step times whose cache holds everything."""
     return {
         "engine": {
             "model": "Qwen/Qwen3-32B-FP8",
             "hardware": "h200_sxm",
-            "backend": backend,
+            "backend": "vllm",
             "context_length": CONTEXT_TOKENS,
             "workers": {
                 "aggregated": {
                     "scheduler": {"max_batched_tokens": budget, "max_sequences": 8},
                     "kv_cache": {
-                        "block_size": block_size,
+                        "block_size": BLOCK_TOKENS,
                         "capacity": {
                             "type": "fixed",
-                            "blocks": 4 * CONTEXT_TOKENS // block_size,
+                            "blocks": 4 * CONTEXT_TOKENS // BLOCK_TOKENS,
                         },
                     },
                     "timing": {"type": "fixed", "prefill_ms": 10.0, "decode_ms": 4.0},
@@ -77,39 +86,24 @@ def replayed_trace(folder: Path, rows: Sequence[dict[str, Any]]) -> dict[str, An
 
 
 @pytest.mark.parametrize(
-    "budget", [8192, pytest.param(2048, marks=pytest.mark.slow_replay)]
+    ("isl", "budget"),
+    [
+        (4096, 8192),
+        (122_880, 8192),
+        *(
+            pytest.param(isl, budget, marks=pytest.mark.slow_replay)
+            for isl, budget in LONGER
+        ),
+    ],
 )
-@pytest.mark.parametrize("isl", PROMPTS)
-@pytest.mark.parametrize(
-    ("backend", "block_size", "left_tokens"), [("sglang", 1, 1), ("vllm", 16, 16)]
-)
-def test_a_repeated_prompt_is_reused_but_for_its_end_whatever_the_chunk(
-    backend: str,
-    block_size: int,
-    left_tokens: int,
-    isl: int,
-    budget: int,
-    tmp_path: Path,
+def test_a_repeated_prompt_is_reused_but_for_its_last_block_whatever_the_chunk(
+    isl: int, budget: int, tmp_path: Path
 ) -> None:
     traffic = one_after_another(isl, osl=8, requests=2)
-    prediction = predicted(
-        configuration(backend, block_size, budget, traffic), tmp_path
-    )
+    prediction = predicted(configuration(budget, traffic), tmp_path)
     printed = printed_rows(prediction)
     assert printed["session_0", 0]["reused_input_tokens"] == 0
-    assert printed["session_1", 0]["reused_input_tokens"] == isl - left_tokens
-
-
-def test_a_prefill_pass_is_filled_up_with_the_start_of_the_next_prompt(
-    tmp_path: Path,
-) -> None:
-    rows = [{"timestamp": 0, "input_length": tokens} for tokens in (4, 8)]
-    traffic = replayed_trace(tmp_path, rows)
-    prediction = predicted(configuration("sglang", 4, 8, traffic), tmp_path)
-    passes = prediction.runs[0].replayed.passes()
-    first = int(np.argmin(passes.start_ms))
-    assert passes.prefill_requests[first] == 2
-    assert passes.sum_prompt_through_chunk[first] == 4 + 4
+    assert printed["session_1", 0]["reused_input_tokens"] == isl - BLOCK_TOKENS
 
 
 def test_a_row_without_timestamp_arrives_at_the_start_as_in_the_reference(
@@ -117,7 +111,7 @@ def test_a_row_without_timestamp_arrives_at_the_start_as_in_the_reference(
 ) -> None:
     rows = [{"input_length": 8}, {"input_length": 8, "timestamp": 100}]
     traffic = replayed_trace(tmp_path, rows)
-    prediction = predicted(configuration("vllm", 16, 8192, traffic), tmp_path)
+    prediction = predicted(configuration(8192, traffic), tmp_path)
     assert prediction.runs[0].replayed.arrival_ms.tolist() == [0.0, 100.0]
 
 
@@ -137,7 +131,7 @@ def accept_length(prediction: Any) -> float:
 def test_accept_length_counts_tokens_of_decode_passes_alone(
     drafts: int, length: float, tmp_path: Path
 ) -> None:
-    config = configuration("vllm", 16, 8192, one_after_another(64, 7, requests=1))
+    config = configuration(8192, one_after_another(64, 7, requests=1))
     config["engine"]["model"] = "deepseek-ai/DeepSeek-V3"
     if drafts:
         config["engine"] |= {"nextn": drafts, "nextn_accepted": float(drafts)}
