@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
-from ._block_cells import repeat, when
 from ._block_parts import Parts, Rank, publish, request_of, to_completion
 from ._block_pool import (
     available,
@@ -28,6 +27,7 @@ from ._block_state import (
     blocks_for,
     whole,
 )
+from ._radix_branch import repeat, when
 
 
 Count = Int[Array, ""]
@@ -72,8 +72,7 @@ def admit_waiting(
     lane: BlockLane,
     shape: BlockShape,
     rank: Rank,
-    parts: Parts,
-    budget: Count,
+    state: Admitting,
     defer: Bool[Array, ""],
     now_ms: Float[Array, ""],
 ) -> Admitting:
@@ -198,8 +197,7 @@ def admit_waiting(
             parts=parts,
         )
 
-    no, none = jnp.bool_(False), jnp.int32(0)
-    return repeat(going, look, Admitting(budget, none, none, no, no, parts))
+    return repeat(going, look, state)
 
 
 def _admission_record(

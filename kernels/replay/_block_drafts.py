@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Int
 
 from .._arrays import Array
-from ._block_cells import repeat, when
 from ._block_parts import Parts, Rank, grow, preempt, request_of
 from ._block_pool import available, release_blocks
 from ._block_state import BlockLane, BlockShape, Sequences, blocks_for
+from ._radix_branch import repeat, when
 
 
 Count = Int[Array, ""]

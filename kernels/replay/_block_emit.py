@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from .._arrays import Array
-from ._block_cells import choose, repeat, when
 from ._block_drafts import from_prefill, trim
 from ._block_parts import Parts, Rank, give_back, missing_blocks, request_of
 from ._block_queue import append
 from ._block_state import BlockLane, BlockShape, Logs
+from ._radix_branch import repeat, when
 
 
 Count = Int[Array, ""]
@@ -102,7 +102,8 @@ def _end(
 
     if shape.pools == 1:
         return finish(parts)
-    return choose(rank.pool == 0, hold, finish, parts)
+    parts = when(rank.pool == 0, hold, parts)
+    return when(rank.pool == 1, finish, parts)
 
 
 def _speak(

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Int
 
 from .._arrays import Array
-from ._block_cells import repeat, when
 from ._block_parts import Parts, publish, rank_of, to_completion
 from ._block_pool import (
     available,
@@ -32,6 +31,7 @@ from ._block_state import (
     whole,
 )
 from ._block_stretch import cut_stretch
+from ._radix_branch import repeat, when
 from ._timing import rounded
 
 

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
-from ._block_cells import choose, repeat, when
 from ._block_emit import SILENT, SPEAKING, emit
 from ._block_handoff import deliver_transfers, pass_ended, run_actions, wake_deferred
 from ._block_parts import Parts, rank_of
@@ -37,6 +36,7 @@ from ._block_traffic import (
     release_arrivals,
     submit,
 )
+from ._radix_branch import repeat, when
 
 
 Count = Int[Array, ""]
@@ -164,7 +164,7 @@ def _plan_ranks(
             work.silent,
         )
         return (
-            at + 1,
+            at,
             world,
             sums.at[at].set(jnp.stack(row)),
             jnp.maximum(end_ms, ends_ms),
@@ -172,12 +172,10 @@ def _plan_ranks(
             work,
         )
 
-    def idle(carry: Any) -> Any:
-        return carry[0] + 1, *carry[1:]
-
     def one(carry: Any) -> Any:
         busy = _has_work(carry[1], first + carry[0])
-        return choose(busy, plan, idle, carry)
+        at, *planned = when(busy, plan, carry)
+        return at + 1, *planned
 
     none = jnp.int32(0)
     work = no_work()

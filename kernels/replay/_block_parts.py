@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Int
 
 from .._arrays import Array
-from ._block_cells import Cells, repeat, when
+from ._block_cells import Cells
 from ._block_pool import publish_blocks, release_blocks, take_blocks
 from ._block_queue import insert
 from ._block_state import (
@@ -24,6 +24,7 @@ from ._block_state import (
     blocks_for,
     whole,
 )
+from ._radix_branch import repeat, when
 
 
 Count = Int[Array, ""]

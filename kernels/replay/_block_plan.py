@@ -9,12 +9,12 @@ from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
 from ._block_admit import Admitting, admit_waiting
-from ._block_cells import choose, repeat, when
 from ._block_drafts import make_room_for_drafts
 from ._block_emit import SILENT, SPEAKING, emit
 from ._block_parts import Parts, Rank, grow, preempt, publish, request_of
 from ._block_pool import available
 from ._block_state import BlockLane, BlockShape, blocks_for
+from ._radix_branch import repeat, when
 
 
 Count = Int[Array, ""]
@@ -163,14 +163,12 @@ def plan_pass(
     before = served.parts.ranks.running[number]
     none, no = jnp.int32(0), jnp.bool_(False)
 
-    def queue(parts: Parts) -> Admitting:
-        return admit_waiting(lane, shape, rank, parts, served.budget, defer, now_ms)
-
-    def skip(parts: Parts) -> Admitting:
-        return Admitting(served.budget, none, none, no, no, parts)
+    def queue(state: Admitting) -> Admitting:
+        return admit_waiting(lane, shape, rank, state, defer, now_ms)
 
     closed = served.preempted > 0
-    found = choose(closed, skip, queue, served.parts)
+    nobody = Admitting(served.budget, none, none, no, no, served.parts)
+    found = when(~closed, queue, nobody)
     parts = found.parts
     work = no_work()._replace(
         served=served.place,

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Int
 
 from .._arrays import Array
-from ._block_cells import choose, repeat, when
 from ._block_state import BlockLane, Blocks, BlockShape
+from ._radix_branch import repeat, when
 
 
 Count = Int[Array, ""]
@@ -73,7 +73,8 @@ def _fresh_block(
     def evict(blocks: Blocks) -> Blocks:
         return _forget(shape, _unlink(blocks, block, rank), block, rank)
 
-    blocks = choose(any_free, take, evict, blocks)
+    blocks = when(any_free, take, blocks)
+    blocks = when(~any_free, evict, blocks)
     return block, blocks._replace(
         users=blocks.users.put(block, 1), key=blocks.key.put(block, -1)
     )
@@ -122,11 +123,10 @@ def release_blocks(
                     free=blocks.free.add(rank, 1),
                 )
 
-            return choose(
-                blocks.key[block] < 0,
-                free,
-                lambda blocks: _append(shape, blocks, block, rank),
-                blocks,
+            known = blocks.key[block] >= 0
+            blocks = when(~known, free, blocks)
+            return when(
+                known, lambda blocks: _append(shape, blocks, block, rank), blocks
             )
 
         return left - 1, when(users == 0, drop, blocks)

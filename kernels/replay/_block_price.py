@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from .._arrays import Array
-from ._block_cells import repeat
 from ._block_plan import Work
 from ._block_state import BlockLane, BlockShape
+from ._radix_branch import repeat
 from ._timing import quotient, rounded
 
 

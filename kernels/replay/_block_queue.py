@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from .._arrays import Array
-from ._block_cells import Cells, repeat
+from ._block_cells import Cells
 from ._block_state import Heap
+from ._radix_branch import repeat
 
 
 Count = Int[Array, ""]

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
-from ._block_cells import choose, repeat, when
 from ._block_emit import SPEAKING, emit, log_tokens
 from ._block_parts import Parts, Rank, grow, publish, rank_of, request_of
 from ._block_plan import Work
 from ._block_pool import available
 from ._block_price import after_ns, decode_walk
 from ._block_state import BlockLane, BlockShape, Logs, Workers, World, blocks_for
+from ._radix_branch import repeat, when
 
 
 Count = Int[Array, ""]
@@ -274,7 +274,7 @@ def finish_stretch(
             ),
         )
 
-    return choose(extra > 0, carry_out, lambda world: world, world)
+    return when(extra > 0, carry_out, world)
 
 
 def _log_stretch(

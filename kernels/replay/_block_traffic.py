@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
-from ._block_cells import choose, repeat, when
 from ._block_handoff import SUBMIT, put_action
 from ._block_queue import append, pop, push, soonest_ms
 from ._block_state import COMPLETED, REJECTED, BlockLane, BlockShape, World
 from ._block_stretch import cut_stretch
+from ._radix_branch import repeat, when
 
 
 Count = Int[Array, ""]
@@ -96,14 +94,9 @@ def end_requests(
                 arrivals=push(world.arrivals, at_ms, session, following)
             )
 
-        def close(world: World) -> World:
-            return when(
-                traffic.in_flight > 0,
-                lambda world: start_session(shape, lane, world),
-                world,
-            )
-
-        return choose(following >= 0, turn, close, world)
+        closed = (following < 0) & (traffic.in_flight > 0)
+        world = when(following >= 0, turn, world)
+        return when(closed, lambda world: start_session(shape, lane, world), world)
 
     return repeat(lambda world: world.ranks.ended[rank] >= 0, one, world)
 
@@ -198,16 +191,13 @@ def release_arrivals(shape: BlockShape, lane: BlockLane, world: World) -> World:
         earlier = traffic.session[request] < heap.tie[0]
         known = (known_ms < later_ms) | ((known_ms == later_ms) & earlier)
 
-        def take(world: World) -> tuple[World, Any]:
-            return world._replace(
-                loop=loop._replace(released=loop.released + 1)
-            ), request
-
-        def pop_heap(world: World) -> tuple[World, Any]:
+        def pop_heap(state: tuple[World, Count]) -> tuple[World, Count]:
+            world, _ = state
             found, heap = pop(world.arrivals)
             return world._replace(arrivals=heap), found
 
-        world, found = choose(known, take, pop_heap, world)
+        world, found = when(~known, pop_heap, (world, request))
+        world = world._replace(loop=loop._replace(released=loop.released + known))
         at_ms = jnp.minimum(known_ms, later_ms)
         records, loop = world.records, world.loop
         world = world._replace(
