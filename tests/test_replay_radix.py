@@ -85,7 +85,7 @@ def draw(seed: int, *, workers: int = 1, ranks: int = 1):
     pages = int(need * rng.choice([1.0, 1.3, 2.0, 8.0]))
     times = [(10.0, 3.0), (2.5, 0.5), (0.0, 3.0), (10.0, 0.0)]
     steps = polynomial_steps(page * pages)
-    if rng.random() < 0.7:
+    if workers == 1:  # one kind of prices a shape: each is a compilation
         steps = fixed_steps(*times[int(rng.integers(len(times)))])
     role = Role(
         workers=workers,
@@ -135,7 +135,9 @@ def same_logs(found, loop: oracle.Loop) -> None:
         mine = np.flatnonzero(admissions.request == row)
         reuse = [reuse for _, _, reuse in record.admissions]
         assert admissions.reused_tokens[mine].tolist() == reuse
-    assert found.passes().passes.sum() == len(loop.passes)
+    # Passes without any work are left out: columns 4 and 7 count its requests.
+    worked = [one for one in loop.passes if one[4] or one[7]]
+    assert found.passes().passes.sum() == len(worked)
 
 
 @pytest.mark.parametrize(

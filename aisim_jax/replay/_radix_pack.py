@@ -113,7 +113,7 @@ def _load(
         keys = workload.contents.block_keys(
             workload.isl_tokens, workload.osl_tokens, role.block_size
         )
-        ids = np.zeros(bucket(keys.ids.size, 1024), np.int32)
+        ids = np.zeros(bucket(keys.ids.size, 2048), np.int32)
         ids[: keys.ids.size] = keys.ids
         start = keys.start[:-1].astype(np.int32)
 

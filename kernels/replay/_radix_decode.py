@@ -188,6 +188,8 @@ def _run_length(
     spare = jnp.where(waiting & (match > 0), free, pages)
     # So many passes need whole pages for everyone and no more.
     most = jnp.minimum(batch.left, jnp.maximum(spare // n * page, 1))
+    # A rejection is known at the end of the first pass, and may let others arrive.
+    most = jnp.where(at(state.ranks.rejecting, rank) >= 0, 1, most)
     first = rank * scene.shape.slots
 
     def fits(passes, ratio):

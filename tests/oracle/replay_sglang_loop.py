@@ -83,7 +83,7 @@ def prices(steps):
         if n == 0:
             return 0
         p = min(context / capacity, 1.0)
-        raw = max(1.0, -25.74 * p * p + 54.01 * p + 5.74)
+        raw = max(1.0, -25.74 * (p * p) + 54.01 * p + 5.74)
         return ns(raw, float(steps.decode_speedup))
 
     return prefill_ns, decode_ns
