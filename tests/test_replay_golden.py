@@ -7,6 +7,7 @@ data to 1e-3 of every instant.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,31 @@ from replay_golden import INSTANT_MS, case_names, load_case, records
 FAILING = ("e04_livelock_error", "e05_unchunked_error")
 PRICED = ("l01_oplevel", "l02_oplevel_disagg")
 EXACT = [name for name in case_names() if name not in FAILING + PRICED]
+# Each of these compiles programs of its own.
+LONG = (
+    "c02_preempt_poly",
+    "f03_dp2",
+    "h03_2p2d",
+    "h04_2p2d_tree",
+    "h05_decode_pressure",
+    "i03_trt_prefix",
+    "i04_trt_tree",
+    "i05_trt_1p1d",
+    "j02_sgl_page16_poisson",
+    "j03_sgl_pressure",
+    "j05_sgl_prefix",
+    "k03_tokenization",
+    "l02_oplevel_disagg",
+)
 POOLS = ("agg", "prefill", "decode")
+
+
+def marked(names: Iterable[str]) -> list[Any]:
+    """Cases; the long ones are opt-in."""
+    return [
+        pytest.param(name, marks=pytest.mark.slow_replay) if name in LONG else name
+        for name in names
+    ]
 
 
 def answer(case: dict[str, Any], folder: Path) -> Any:
@@ -145,7 +170,7 @@ def _unlike_run(
     return found
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", marked(EXACT))
 def test_prediction_equals_the_recorded_replay(name: str, tmp_path: Path) -> None:
     case = load_case(name)
     prediction = answer(case, tmp_path)
@@ -157,7 +182,9 @@ def test_prediction_equals_the_recorded_replay(name: str, tmp_path: Path) -> Non
         assert prediction.runs[0].replayed.preemptions == case["preemptions"]
 
 
-@pytest.mark.parametrize("name", [name for name in case_names() if name in PRICED])
+@pytest.mark.parametrize(
+    "name", marked(name for name in case_names() if name in PRICED)
+)
 def test_replay_priced_from_data_is_within_a_thousandth(
     name: str, tmp_path: Path
 ) -> None:

@@ -21,8 +21,7 @@ FORMATS = {"azure": "azure", "vidur": "vidur"}
 # The others replay for long.
 QUICK = (
     "o01_llama8b_h100_vllm_chat",
-    "o02_llama8b_h100_vllm_code",
-    "p10_synth_sgl",
+    "p13_conv_small_pool",
 )
 COLUMNS = {
     "reused_tokens": "reused_input_tokens",
