@@ -205,14 +205,17 @@ def plain_load(isl, osl, contents, in_flight):
     )
 
 
-@pytest.mark.parametrize("tokens", [4096, 8192, 16384, 32768, 122880])
-def test_identical_prompt_reuses_all_but_its_last_token_across_chunks(tokens) -> None:
+def test_identical_prompt_reuses_all_but_its_last_token_across_chunks() -> None:
     from aisim_jax.replay._radix_engine import replay_radix
-    from aisim_jax.traffic import SharedPrefix
+    from aisim_jax.traffic import HashBlocks
 
-    load = plain_load([tokens] * 2, [8, 8], SharedPrefix(tokens), 1)
-    found = replay_radix([(load, single_worker(1, 300_000))], log=False)[0]
-    assert found.reused_tokens.tolist() == [0, tokens - 1]
+    lengths = np.array([4096, 8192, 16384, 32768, 122880])
+    pairs = np.repeat(np.arange(lengths.size), 2)
+    contents = HashBlocks(pairs, np.arange(pairs.size + 1), int(lengths.max()))
+    load = plain_load(lengths[pairs], np.full(pairs.size, 8), contents, 1)
+    found = replay_radix([(load, single_worker(1, 600_000))], log=False)[0]
+    assert found.reused_tokens[::2].tolist() == [0] * lengths.size
+    assert found.reused_tokens[1::2].tolist() == (lengths - 1).tolist()
 
 
 def test_second_prompt_fills_the_chunk_budget_of_the_first() -> None:

@@ -256,7 +256,7 @@ def _event(scene: Scene, state: RadixState) -> RadixState:
 
 
 def _plain(record: Live) -> Live:
-    return Live(*(f.values if isinstance(f, Cells) else f for f in record))
+    return Live(*(f.values[:-1] if isinstance(f, Cells) else f for f in record))
 
 
 def run_radix(shape: RadixShape, lane: RadixLane) -> RadixAnswer:
