@@ -226,13 +226,12 @@ def test_second_prompt_fills_the_chunk_budget_of_the_first() -> None:
     limits = SGLANG_LIMITS._replace(chunked_prefill_tokens=np.int32(8))
     load = plain_load([4, 8], [2, 2], Unique(), 2)
     scenario = load, single_worker(4, 100)
-    passes = replay_radix([scenario], log=True, limits=limits)[0].passes()
+    (found,) = replay_radix([scenario], log=True, limits=limits)
+    assert found.passes is not None
+    passes = found.passes()
     assert passes.prefill_requests[0] == 2
     assert passes.sum_prompt_through_chunk[0] == 8
-    same(
-        replay_radix([scenario], log=True, limits=limits)[0],
-        oracle.replay(*scenario, chunk=8),
-    )
+    same(found, oracle.replay(*scenario, chunk=8))
 
 
 def test_request_that_can_never_fit_is_reported() -> None:
