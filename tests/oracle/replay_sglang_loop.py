@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from oracle.replay_sglang import CHUNKED_PREFILL_TOKENS, Pass, Rank, Request
+from oracle.replay_sglang import (
+    CHUNKED_PREFILL_TOKENS,
+    RATIO_INITIAL,
+    Pass,
+    Rank,
+    Request,
+)
 
 
 RETRIES = 1024
@@ -89,14 +95,14 @@ def prices(steps):
     return prefill_ns, decode_ns
 
 
-def make_workers(role, pool: int, chunk: int) -> list[Worker]:
+def make_workers(role, pool: int, chunk: int, make=Rank) -> list[Worker]:
     prefill_ns, decode_ns = prices(role.steps)
     return [
         Worker(
             pool,
             w,
             [
-                Rank(
+                make(
                     page=role.block_size,
                     pages=role.num_blocks,
                     slots=role.max_sequences,
@@ -120,7 +126,8 @@ class Loop:
 
     def __init__(self, workload, deployment, chunk: int = CHUNKED_PREFILL_TOKENS):
         self.load, self.deployment = workload, deployment
-        self.pool = make_workers(deployment.decode, 0, chunk)
+        self.pools = self._workers(chunk)
+        self.pool = self.pools[-1]
         self.events: list = []
         self.arrivals: list = []
         self.seq = itertools.count()
@@ -132,11 +139,16 @@ class Loop:
         self.keys = {}
         self._session_rows()
         self._start_load()
-        for w in self.pool:
+        for w in itertools.chain(*self.pools):
             if w.ready_ms > 0:
-                heapq.heappush(
-                    self.events, (w.ready_ms, 1, 0, w.index, 0, next(self.seq), None)
-                )
+                self._at(w.ready_ms, 1, w, None)
+
+    def _workers(self, chunk: int) -> list[list[Worker]]:
+        return [make_workers(self.deployment.decode, 0, chunk)]
+
+    def _at(self, when: float, kind: int, w: Worker, what, order: int = 0):
+        key = (when, kind, w.pool, w.index, order, w.passes, next(self.seq))
+        heapq.heappush(self.events, (*key, w, what))
 
     # traffic
 
@@ -181,19 +193,30 @@ class Loop:
             moved = True
             if raw:
                 self.records[row].arrival = at
-                stage = self.load.tokenizer
-                if stage is not None:
-                    free = min(range(len(self.servers)), key=lambda k: self.servers[k])
-                    service = stage.base_ms + (
-                        int(self.load.isl_tokens[row]) * stage.per_input_token_us / 1000
-                    )
-                    done = max(at, self.servers[free]) + service
-                    self.servers[free] = done
-                    heapq.heappush(self.arrivals, (done, next(self.seq), row, False))
-                    continue
-            self.in_flight += 1
-            self._submit(row, now)
+                self.in_flight += 1
+                self._accept(row, at)
+            else:
+                self._tokenized(row, now)
         return moved
+
+    def _accept(self, row: int, now: float):
+        """A request that has arrived goes through the tokenizer, if there is one."""
+        if self.load.tokenizer is None:
+            self._submit(row, now)
+        else:
+            self._tokenize(row, now, self.servers)
+
+    def _tokenize(self, row: int, now: float, servers: list[float]):
+        stage = self.load.tokenizer
+        free = min(range(len(servers)), key=lambda k: servers[k])
+        tokens = int(self.load.isl_tokens[row])
+        service = stage.base_ms + tokens * stage.per_input_token_us / 1000
+        done = max(now, servers[free]) + service
+        servers[free] = done
+        heapq.heappush(self.arrivals, (done, next(self.seq), row, False))
+
+    def _tokenized(self, row: int, now: float):
+        self._submit(row, now)
 
     def _submit(self, row: int, now: float):
         w = self.pool[self.next_worker]
@@ -224,7 +247,7 @@ class Loop:
             for rank in w.ranks:
                 rank.hold = rank.interval
         end = now
-        for rank, (r, p) in enumerate(zip(w.ranks, plans, strict=True)):
+        for rank, p in enumerate(plans):
             e = now + duration_ms(p.prefill_ns) + duration_ms(p.decode_ns)
             end = max(end, e)
             for req, reuse in p.admitted:
@@ -241,7 +264,6 @@ class Loop:
                         *p.decode,
                     )
                 )
-            _ = r
         w.passes += 1
         w.busy_ms += end - now
         return plans, end
@@ -250,32 +272,52 @@ class Loop:
         for p in plans:
             for req in p.rejected:
                 self._terminal(req.index, now, 2)
-            done = {id(r) for r in p.finished}
             for req in p.tokens:
                 self.records[req.index].tokens.append(now)
             for req in p.finished:
                 self._terminal(req.index, now, 1)
-            _ = done
 
-    def _drive(self, w: Worker, now: float):
-        retries = 0
+    def _drive(self, w: Worker, now: float) -> bool:
+        """Start passes of an idle worker until one takes time; whether any changed."""
+        retries, changed = 0, False
         while w.has_work:
             plans, end = self._plan(w, now)
             if not any(p.worked for p in plans) and any(p.deferred for p in plans):
                 for rank in w.ranks:
-                    rank.ratio = 0.7
+                    rank.ratio = RATIO_INITIAL
             if end > now:
                 w.busy = True
-                heapq.heappush(
-                    self.events,
-                    (end, 0, w.pool, w.index, w.passes, next(self.seq), plans),
-                )
-                return
-            self._deliver(w, plans, now)
-            if not any(p.effect for p in plans):
+                self._at(end, 0, w, plans)
+                return True
+            if any(p.effect for p in plans):
+                self._deliver(w, plans, now)
+                changed = True
+            else:
                 retries += 1
                 if retries > RETRIES or not any(p.ratio_changed for p in plans):
-                    raise Stalled(f"{self.in_flight} in-flight requests remaining")
+                    return self._without_effect(changed)
+        return changed
+
+    def _without_effect(self, changed: bool) -> bool:
+        """Passes of a worker have stopped changing anything."""
+        raise Stalled(f"{self.in_flight} in-flight requests remaining")
+
+    def _advance(self, now: float) -> bool:
+        """What happens between the events of one instant; whether anything did."""
+        moved = self._release_arrivals(now)
+        return moved | self._start(self.pool, now)
+
+    def _start(self, workers: list[Worker], now: float) -> bool:
+        """Start passes on idle workers that have work."""
+        moved = False
+        for w in workers:
+            if not w.busy and w.has_work and now >= w.ready_ms:
+                moved |= self._drive(w, now)
+        return moved
+
+    def _transferred(self, row: int, now: float):
+        """The KV of a request has reached its destination."""
+        raise NotImplementedError
 
     def run(self):
         now = 0.0
@@ -285,17 +327,14 @@ class Loop:
             while moved:
                 moved = False
                 while self.events and self.events[0][0] <= now:
-                    _, kind, _, index, _, _, plans = heapq.heappop(self.events)
+                    *_, w, what = event = heapq.heappop(self.events)
                     moved = True
-                    if kind == 0:
-                        w = self.pool[index]
+                    if event[1] == 0:
                         w.busy = False
-                        self._deliver(w, plans, now)
-                moved |= self._release_arrivals(now)
-                for w in self.pool:
-                    if not w.busy and w.has_work and now >= w.ready_ms:
-                        self._drive(w, now)
-                        moved = True
+                        self._deliver(w, what, now)
+                    elif event[1] == 2:
+                        self._transferred(what, now)
+                moved |= self._advance(now)
             upcoming = [q[0][0] for q in (self.events, self.arrivals) if q]
             if not upcoming:
                 return self
