@@ -1,7 +1,7 @@
 """The radix engine: SGLang workers with a radix tree of cached pages, or page counts.
 
-Exact for aggregated SGLang: retraction, chunked prefill, sessions, replicas, attention
-data parallelism, prefill intervals. Pages are counted where no prompt can share any and
+Exact for SGLang, aggregated or with a prefill and a decode pool: retraction, chunked
+prefill, sessions, replicas, attention data parallelism, prefill intervals. Pages are counted where no prompt can share any and
 nothing is retracted; else the tree follows every cached page.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._errors import MissingPerfDataError, ReplayStalledError, UnsupportedError
+from .._errors import MissingPerfDataError, ReplayStalledError
 from .._precision import precision
 from ..kernels.replay import (
     RadixAnswer,
@@ -27,7 +27,7 @@ from ..kernels.replay import _radix_state as codes
 from ..traffic import Workload
 from ._deployment import Deployment
 from ._lanes import lane_runner, shared_bytes
-from ._outcome import COMPLETED, REJECTED, UNFINISHED, Replayed
+from ._outcome import COMPLETED, REJECTED, UNFINISHED, Handoff, Replayed
 from ._radix_logs import admissions_of, passes_of, token_times_of
 from ._radix_pack import SGLANG_LIMITS, Packed, likely_nodes, pack
 
@@ -44,12 +44,6 @@ def replay_radix(
     Compile key: `RadixShape` and the kind of prices. Trees and logs grow until they
     suffice.
     """
-    for _, deployment in scenarios:
-        if deployment.disaggregated:
-            raise UnsupportedError(
-                "engine.mode: disaggregated is not simulated for sglang; use vllm or "
-                "trtllm, or mode aggregated"
-            )
     packed = [
         pack(workload, deployment, limits, log=log)
         for workload, deployment in scenarios
@@ -112,9 +106,12 @@ def _larger(
         return shape._replace(admissions=4 * shape.admissions)
     if status == codes.JOINS:
         return shape._replace(joins=4 * shape.joins)
+    if status == codes.ACTIONS:
+        return shape._replace(actions=4 * shape.actions)
     if status == codes.STALLED:
         ended = ~np.isnan(answer.live.terminal_ms)
-        waiting = int(((np.asarray(answer.live.rank) >= 0) & ~ended).sum())
+        came = np.asarray(answer.live.rank) >= 0
+        waiting = int((came & ~ended)[: workload.size].sum())
         raise ReplayStalledError(
             f"effect-free zero-duration pass with {waiting} in-flight requests "
             "remaining: the first of them can never be admitted"
@@ -136,6 +133,10 @@ def _unpack(
 ) -> Replayed:
     size, shape, totals = workload.size, packed.shape, answer.totals
     live = jax.tree.map(lambda leaf: leaf[:size], answer.live)
+    source = None
+    if deployment.prefill is not None:
+        half = shape.reqs // 2
+        source = jax.tree.map(lambda leaf: leaf[half : half + size], answer.live)
     cap_ms = float(packed.lane.engine.cap_ms)
     ended = live.terminal_ms <= cap_ms
     rejected = packed.lane.load.rejected[:size]
@@ -143,10 +144,7 @@ def _unpack(
     done = status == COMPLETED
     spoke = done & (live.generated > 0)
     level = "tree of cached pages" if shape.nodes else "counting"
-    telemetry = {
-        f"busy_ms_aggregated_{worker}": float(ms)
-        for worker, ms in enumerate(totals.busy_ms)
-    }
+    telemetry = _busy(shape, answer)
     page = deployment.decode.block_size
     telemetry |= {
         "events": float(totals.events),
@@ -156,25 +154,58 @@ def _unpack(
         "peak_tokens": float(totals.peak_pages) * page,
     }
     extra: dict[str, Any] = {}
+    worker = live.rank.astype(np.int64)
+    entry, reuse = live, live.reuse
+    if source is not None:
+        extra["handoff"] = _handoff(size, source, live, answer)
+        worker = np.where(worker >= 0, worker - shape.source_ranks, -1)
+        entry, reuse = source, np.maximum(source.reuse, live.reuse)
     if log:
-        extra["admissions"] = lambda: admissions_of(answer)
-        extra["passes"] = lambda: passes_of(answer)
+        extra["admissions"] = lambda: admissions_of(packed, answer)
+        extra["passes"] = lambda: passes_of(packed, answer)
         extra["token_times"] = lambda: token_times_of(packed, answer, done)
     return Replayed(
         arrival_ms=live.arrival_ms,
-        first_admit_ms=live.admit_ms,
+        first_admit_ms=entry.admit_ms,
         first_token_ms=np.where(spoke, live.first_ms, np.nan),
         second_token_ms=np.where(done & (live.generated > 1), live.second_ms, np.nan),
         last_token_ms=np.where(spoke, live.last_ms, np.nan),
         terminal_ms=np.where(ended, live.terminal_ms, np.nan),
         status=status.astype(np.int64),
         output_tokens=np.where(done, live.generated, 0).astype(np.int64),
-        worker=live.rank.astype(np.int64),
-        reused_tokens=live.reuse.astype(np.int64),
-        first_reused_tokens=live.first_reuse.astype(np.int64),
+        worker=worker,
+        reused_tokens=reuse.astype(np.int64),
+        first_reused_tokens=entry.first_reuse.astype(np.int64),
         preemptions=int(totals.retractions),
         committed_prefill_tokens=int(totals.committed_tokens),
         engine=f"radix: {level}",
         telemetry=telemetry,
         **extra,
+    )
+
+
+def _busy(shape: RadixShape, answer: RadixAnswer) -> dict[str, float]:
+    """Time that every worker was stepping, ms."""
+    first, busy_ms = shape.prefill_workers, answer.totals.busy_ms
+    name = "decode" if first else "aggregated"
+    named = {f"busy_ms_prefill_{i}": float(ms) for i, ms in enumerate(busy_ms[:first])}
+    return named | {
+        f"busy_ms_{name}_{i}": float(ms) for i, ms in enumerate(busy_ms[first:])
+    }
+
+
+def _handoff(size: int, source: Any, live: Any, answer: RadixAnswer) -> Handoff:
+    """source, live: rows of the requests in the prefill and in the decode pool."""
+
+    def own(values: Any) -> np.ndarray:
+        return np.asarray(values)[:size]
+
+    return Handoff(
+        prefill_worker=source.rank.astype(np.int64),
+        prefill_admit_ms=source.admit_ms,
+        source_held_ms=source.terminal_ms,
+        destination_reserved_ms=own(answer.reserved_ms),
+        destination_activated_ms=own(answer.activated_ms),
+        decode_admit_ms=live.admit_ms,
+        source_released_ms=own(answer.released_ms),
     )

@@ -12,25 +12,36 @@ from ._outcome import Admissions, Passes, TokenTimes
 from ._radix_pack import Packed
 
 
-def admissions_of(answer: RadixAnswer) -> Admissions:
+def admissions_of(packed: Packed, answer: RadixAnswer) -> Admissions:
     """Every admission in time order."""
     logs, used = answer.logs, int(answer.logs.admissions)
+    row = logs.admitted[:used].astype(np.int64)
+    pool = np.zeros(used, np.int64)
+    if packed.shape.prefill_workers:
+        half = packed.shape.reqs // 2
+        pool = np.where(row >= half, 1, 2)
+        row = row % half
     return Admissions(
-        logs.admitted[:used].astype(np.int64),
+        row,
         logs.admitted_ms[:used],
-        np.zeros(used, np.int64),
+        pool,
         logs.admitted_reuse[:used].astype(np.int64),
     )
 
 
-def passes_of(answer: RadixAnswer) -> Passes:
+def passes_of(packed: Packed, answer: RadixAnswer) -> Passes:
     """Runs of equal passes of every rank."""
     logs, used = answer.logs, int(answer.logs.passes)
     rank, *sums = logs.pass_counts[:used].T.astype(np.int64)
+    pool = np.zeros(used, np.int64)
+    if packed.shape.prefill_workers:
+        first = packed.shape.source_ranks
+        pool = np.where(rank < first, 1, 2)
+        rank = np.where(rank < first, rank, rank - first)
     return Passes(
         logs.pass_start_ms[:used],
         logs.pass_end_ms[:used],
-        np.zeros(used, np.int64),
+        pool,
         rank,
         *sums,
     )
@@ -58,7 +69,8 @@ def token_times_of(
     decoded = ends[np.minimum(place, last)] if ends.size else np.zeros(owner.size)
     is_prefill = np.repeat(prefill, count)
     at_ms = np.where(is_prefill, np.repeat(logs.join_ms[:used], count), decoded)
-    keep = done[owner]
+    # Rows of the prefill pool, beyond those of the requests, speak to nobody.
+    keep = (owner < done.size) & done[np.minimum(owner, done.size - 1)]
     owner, at_ms = owner[keep], at_ms[keep]
     order = np.lexsort((at_ms, owner))
     start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=done.size))])
@@ -78,7 +90,7 @@ def _decode_ends(
     )
     decode = np.flatnonzero(requests > 0)
     decode = decode[np.argsort(rank[decode], kind="stable")]
-    ranks = packed.shape.workers * packed.shape.ranks
+    ranks = packed.shape.all_ranks
     count = passes[decode]
     begin = np.cumsum(count) - count
     total = int(count.sum())

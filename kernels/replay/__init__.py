@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from ._radix_state import RadixLane as RadixLane
     from ._radix_state import RadixLoad as RadixLoad
     from ._radix_state import RadixShape as RadixShape
+    from ._radix_state import RoleSteps as RoleSteps
     from ._radix_state import SglangLimits as SglangLimits
+    from ._radix_state import Transfer as Transfer
     from ._retiming import DecodeWork as DecodeWork
     from ._retiming import FixedPrice as FixedPrice
     from ._retiming import Instants as Instants
@@ -81,6 +83,7 @@ _HOMES = {
     "RadixLane": "._radix_state",
     "RadixLoad": "._radix_state",
     "RadixShape": "._radix_state",
+    "RoleSteps": "._radix_state",
     "SLOTS_FULL": "._counting_state",
     "STALLED": "._counting_state",
     "Scenario": "._counting_state",
@@ -90,6 +93,7 @@ _HOMES = {
     "SurfaceDecode": "._price_parts",
     "SurfacePrefill": "._price_parts",
     "Traffic": "._counting_state",
+    "Transfer": "._radix_state",
     "UNPRICED": "._counting_state",
     "UNPRICED_NS": "._price_parts",
     "duration_ns": "._timing",

@@ -10,6 +10,7 @@ from .._arrays import Array
 from ._radix_branch import each, repeat, when
 from ._radix_decode import enqueue
 from ._radix_pages import Scene
+from ._radix_reserve import ask
 from ._radix_state import Heap, RadixState, at, put, put_where
 
 
@@ -34,12 +35,13 @@ def _swap(heap: Heap, one: I32, other: I32) -> Heap:
     )
 
 
-def push(heap: Heap, at_ms: F64, row: I32) -> Heap:
-    """Add one arrival."""
+def push(heap: Heap, at_ms: F64, row: I32, order: I32 | None = None) -> Heap:
+    """Add one arrival; at equal instants by `order`, or as they were added."""
     place = heap.size
+    order = heap.inserted if order is None else order
     heap = heap._replace(
         instant=put(heap.instant, place, lax.bitcast_convert_type(at_ms, jnp.int64)),
-        order=put(heap.order, place, heap.inserted),
+        order=put(heap.order, place, order),
         row=put(heap.row, place, row),
         size=place + 1,
         inserted=heap.inserted + 1,
@@ -110,8 +112,17 @@ def first_arrivals(scene: Scene, state: RadixState) -> RadixState:
 
 
 def _submit(scene: Scene, state: RadixState, row: I32) -> RadixState:
-    """Round robin over workers, then over the ranks of a worker."""
+    """Round robin over workers, then over the ranks of a worker.
+
+    With a prefill pool: the destination of a new request, or a tokenized one.
+    """
     shape = scene.shape
+    if shape.prefill_workers:
+        return when(
+            row >= shape.reqs // 2,
+            lambda s: enqueue(scene, s, at(s.live.rank, row), row),
+            when(row < shape.reqs // 2, lambda s: _destine(scene, s, row), state),
+        )
     worker = state.place
     turn = at(state.turn, worker)
     rank = worker * shape.ranks + turn
@@ -124,11 +135,26 @@ def _submit(scene: Scene, state: RadixState, row: I32) -> RadixState:
     return enqueue(scene, state, rank, row)
 
 
-def _tokenize(scene: Scene, state: RadixState, row: I32, at_ms: F64) -> RadixState:
-    """The first free server of the stage takes the request."""
+def _destine(scene: Scene, state: RadixState, row: I32) -> RadixState:
+    """Round robin over the decode ranks; a prompt that is too long ends at once."""
+
+    def ends(state):
+        live = state.live
+        live = live._replace(terminal_ms=put(live.terminal_ms, row, state.now))
+        return follow_up(scene, state._replace(live=live), row)
+
+    rejected = at(scene.load.rejected, row)
+    state = when(rejected, ends, state)
+    return when(~rejected, lambda s: ask(scene, s, row), state)
+
+
+def tokenize(
+    scene: Scene, state: RadixState, row: I32, at_ms: F64, first: I32 | int = 0
+) -> RadixState:
+    """The first free server of the stage takes the request; its servers come `first`."""
     engine = scene.engine
-    numbers = jnp.arange(scene.shape.servers)
-    free_ms = jnp.where(numbers < engine.servers, state.server_ms, jnp.inf)
+    own = jnp.arange(state.server_ms.size) - first
+    free_ms = jnp.where((own >= 0) & (own < engine.servers), state.server_ms, jnp.inf)
     server = jnp.argmin(free_ms)
     tokens = at(scene.load.isl, row).astype(jnp.float64)
     per_token = jnp.maximum(tokens * engine.service_us_per_token / 1000, 0.0)
@@ -159,10 +185,10 @@ def release_arrivals(scene: Scene, state: RadixState) -> RadixState:
         live = state.live
         live = live._replace(arrival_ms=put_where(raw, live.arrival_ms, row, at_ms))
         state = state._replace(live=live)
-        if not scene.shape.servers:
+        if not scene.shape.servers or scene.shape.prefill_workers:
             return _submit(scene, state, row)
         waits = raw & (scene.engine.servers > 0)
-        state = when(waits, lambda s: _tokenize(scene, s, row, at_ms), state)
+        state = when(waits, lambda s: tokenize(scene, s, row, at_ms), state)
         return when(~waits, lambda s: _submit(scene, s, row), state)
 
     return repeat(due, one, state)

@@ -190,6 +190,10 @@ def _run_length(
     most = jnp.minimum(batch.left, jnp.maximum(spare // n * page, 1))
     # A rejection is known at the end of the first pass, and may let others arrive.
     most = jnp.where(at(state.ranks.rejecting, rank) >= 0, 1, most)
+    if state.handover is not None:
+        # A slot that a retraction freed goes to a request whose KV is there.
+        ready = state.handover.built[rank, 0] >= 0
+        most = jnp.where(ready & (n < engine.slots), 1, most)
     first = rank * scene.shape.slots
 
     def fits(passes, ratio):

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Int
 
 from .._arrays import Array
 from ._radix_branch import when
-from ._radix_state import RadixEngine, RadixLoad, RadixShape, RadixState, at, put, seen
+from ._radix_state import (
+    RadixEngine,
+    RadixLoad,
+    RadixShape,
+    RadixState,
+    Transfer,
+    at,
+    put,
+    seen,
+)
 from ._radix_tree import descend, evict, grow, lock_path, split_within
 from ._timing import Steps
 
@@ -18,12 +28,32 @@ I32 = Int[Array, ""]
 
 
 class Scene(NamedTuple):
-    """What does not change during a replay."""
+    """What does not change during a replay; `engine` is of the rank that is looked at."""
 
     shape: RadixShape
     load: RadixLoad
     engine: RadixEngine
     steps: Steps
+    prefill: RadixEngine | None = None
+    transfer: Transfer | None = None
+
+    def of_rank(self, rank: I32) -> Scene:
+        """The scene with the limits of this rank."""
+        return self._of_pool(rank < self.shape.source_ranks)
+
+    def of_worker(self, worker: I32) -> Scene:
+        """The scene with the limits of this worker's ranks."""
+        return self._of_pool(worker < self.shape.prefill_workers)
+
+    def _of_pool(self, source: Any) -> Scene:
+        if self.prefill is None:
+            return self
+        engine = jax.tree.map(
+            lambda prefill, decode: jnp.where(source, prefill, decode),
+            self.prefill,
+            self.engine,
+        )
+        return self._replace(engine=engine, prefill=None)
 
 
 def ceil_div(value: I32, by: I32) -> I32:
@@ -71,15 +101,20 @@ def take_pages(scene: Scene, state: RadixState, rank: I32, pages: I32) -> RadixS
 
 
 def matched_pages(
-    scene: Scene, state: RadixState, rank: I32, row: I32
+    scene: Scene, state: RadixState, rank: I32, row: I32, *, whole: bool = False
 ) -> tuple[I32, I32]:
-    """Node and length of the cached prefix; one token is left to compute, if any is."""
+    """Node and length of the cached prefix; one token is left to compute, if any is.
+
+    whole: nothing is left to compute.
+    """
     root = rank.astype(jnp.int32)
     if not scene.shape.nodes:
         return root, jnp.int32(0)
     load, live = scene.load, state.live
     length = at(load.isl, row) + at(live.generated, row)
-    usable = length - jnp.where(at(load.osl, row) > 0, 1, 0)
+    usable = length
+    if not whole:
+        usable = length - jnp.where(at(load.osl, row) > 0, 1, 0)
     return descend(
         scene.shape, load, state.tree, row, root, usable // scene.engine.page
     )

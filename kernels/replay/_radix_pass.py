@@ -20,6 +20,7 @@ from ._radix_pages import (
     take_pages,
 )
 from ._radix_requests import head_demand, length_of, reserved_tokens
+from ._radix_reserve import promote
 from ._radix_settle import settle
 from ._radix_state import UNPRICED, RadixState, at, put, put_where
 
@@ -139,6 +140,9 @@ def _price_prefill(scene: Scene, state: RadixState, rank: I32) -> RadixState:
     query = state.ranks.prefill_query[rank]
     n = jnp.maximum(query[0], 1)
     price = scene.steps.prefill_ns(query[0], query[1] // n, query[2] // n)
+    if scene.shape.prefill_workers:
+        # A decode worker recomputes for free.
+        price = jnp.where(rank < scene.shape.source_ranks, price, 0)
     in_ms = (price.astype(jnp.float64) / scene.engine.giga) * 1000.0
     # The maximum keeps the product from fusing with the sum to one rounding.
     end_ms = state.now + jnp.maximum(in_ms, 0.0)
@@ -163,6 +167,7 @@ def rank_pass(
 
     horizon_ms: before which no arrival can reach this rank.
     """
+    scene = scene.of_rank(rank)
     ranks, this = state.ranks, state.this
     rejecting = at(ranks.reject_head, rank)
     deferred = at(ranks.hold, rank) > 0
@@ -185,6 +190,10 @@ def rank_pass(
     )
     state = state._replace(ranks=ranks, this=this)
     able = ~deferred & (at(ranks.head, rank) >= 0)
+    if state.handover is not None:
+        # What was retracted waits until nothing waits for a reservation.
+        able &= state.handover.asked[rank, 0] < 0
+        state = promote(scene, state, rank)
     state, taken = when(able, lambda carry: admit(scene, carry[0], rank), (state, zero))
     state = when(taken > 0, lambda s: _price_prefill(scene, s, rank), state)
     state, members = when(

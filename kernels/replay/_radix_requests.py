@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from .._arrays import Array
-from ._radix_branch import each, view
+from ._radix_branch import each, view, when
 from ._radix_pages import Scene, ceil_div, release
 from ._radix_state import RadixState, at, put, seen
 
@@ -61,8 +61,15 @@ def head_demand(
 
 
 def close(scene: Scene, state: RadixState, rank: I32, row: I32) -> RadixState:
-    """End a request whose pages are stored; it is reported at the pass end."""
-    state = release(scene, state, rank, row)
+    """End a request whose pages are stored; it is reported at the pass end.
+
+    A prefill worker keeps the pages until they have been handed over.
+    """
+    if scene.shape.prefill_workers:
+        decodes = rank >= scene.shape.source_ranks
+        state = when(decodes, lambda s: release(scene, s, rank, row), state)
+    else:
+        state = release(scene, state, rank, row)
     ranks = state.ranks
     count = at(ranks.finishing, rank)
     place = rank * scene.shape.slots + count

@@ -16,15 +16,26 @@ from ._block_cells import Cells, cells
 from ._timing import Steps
 
 
-RUNNING, DONE, STALLED, NEEDS_TREE, NODES, PASSES, ADMISSIONS, JOINS, UNPRICED = range(
-    9
-)
+(
+    RUNNING,
+    DONE,
+    STALLED,
+    NEEDS_TREE,
+    NODES,
+    PASSES,
+    ADMISSIONS,
+    JOINS,
+    UNPRICED,
+    ACTIONS,
+) = range(10)
 
 
 class RadixShape(NamedTuple):
     """Static sizes, the compile key: nodes 0 counts pages only, pages 0 shares nothing.
 
-    Logs of size 0 are not kept.
+    Logs of size 0 are not kept. With prefill workers, these and their ranks come first,
+    and request r has two rows: r in the decode pool, r + reqs / 2 in the prefill pool.
+    workers, ranks: of the decode pool, or the only one. actions: room for hand-over.
     """
 
     reqs: int
@@ -37,11 +48,24 @@ class RadixShape(NamedTuple):
     passes: int
     admissions: int
     joins: int
+    prefill_workers: int = 0
+    prefill_ranks: int = 0
+    actions: int = 0
+
+    @property
+    def source_ranks(self) -> int:
+        """Ranks of the prefill pool."""
+        return self.prefill_workers * self.prefill_ranks
 
     @property
     def all_ranks(self) -> int:
         """Ranks of all workers."""
-        return self.workers * self.ranks
+        return self.source_ranks + self.workers * self.ranks
+
+    @property
+    def all_workers(self) -> int:
+        """Workers of all pools."""
+        return self.prefill_workers + self.workers
 
 
 class SglangLimits(NamedTuple):
@@ -100,12 +124,38 @@ class RadixEngine(NamedTuple):
     limits: SglangLimits
 
 
+class RoleSteps(Steps):
+    """Prices of two pools: prefill passes of the one, decode passes of the other."""
+
+    prefill: Steps
+    decode: Steps
+
+    def prefill_ns(self, requests: Any, isl: Any, prefix: Any) -> Any:
+        """As the prefill pool answers."""
+        return self.prefill.prefill_ns(requests, isl, prefix)
+
+    def decode_ns(self, requests: Any, context: Any) -> Any:
+        """As the decode pool answers."""
+        return self.decode.decode_ns(requests, context)
+
+
+class Transfer(NamedTuple):
+    """Delay of a hand-over: latency, or tokens * bytes / bytes_per_s, then ms."""
+
+    bytes_per_token: Float[Array, ""]  # 0: only the latency
+    bytes_per_s: Float[Array, ""]
+    full_prompt: Bool[Array, ""]
+    latency_ms: Float[Array, ""]
+
+
 class RadixLane(NamedTuple):
-    """One scenario."""
+    """One scenario. With a prefill pool: its limits, and how its KV is handed over."""
 
     load: RadixLoad
     engine: RadixEngine
     steps: Steps
+    prefill: RadixEngine | None = None
+    transfer: Transfer | None = None
 
 
 class Tree(NamedTuple):
@@ -204,6 +254,32 @@ class Heap(NamedTuple):
     soonest_ms: Float[Array, ""]
 
 
+class Handover(NamedTuple):
+    """Requests between the pools. Lists are chained through `Live.next`.
+
+    asked, built: heads and tails of the requests of a rank that wait for pages, and of
+    those whose KV is there. later: of what waits for the end of a worker's pass. actions:
+    ring of codes, see `_radix_reserve`.
+    """
+
+    asked: Int[Array, "ranks two"]
+    built: Int[Array, "ranks two"]
+    later: Int[Array, "workers two"]
+    actions: Cells
+    first: Int[Array, ""]
+    count: Int[Array, ""]
+    full: Bool[Array, ""]
+    destined: Int[Array, ""]
+    submitted: Int[Array, ""]
+    granted: Int[Array, ""]
+    order: Cells  # of reservations
+    fresh: Cells  # pages that were reserved
+    transfers: Heap
+    reserved_ms: Float[Array, " reqs"]
+    activated_ms: Float[Array, " reqs"]
+    released_ms: Float[Array, " reqs"]
+
+
 class Logs(NamedTuple):
     """Fixed-capacity records; counts go on beyond the capacity."""
 
@@ -252,6 +328,7 @@ class RadixState(NamedTuple):
     server_ms: Float[Array, " servers"]
     batch: Cells
     this: Pass
+    handover: Handover | None = None
 
 
 def at(array: Any, index: Any) -> Any:
@@ -298,18 +375,45 @@ def _fresh_live(n: int) -> Live:
     )  # fmt: skip
 
 
-def _fresh_ranks(shape: RadixShape, engine: RadixEngine) -> Ranks:
+def _fresh_ranks(shape: RadixShape, lane: RadixLane) -> Ranks:
+    engine = lane.engine
     k, i32 = shape.all_ranks, jnp.int32
     zero, none = _filled(k, 0, i32), _filled(k, -1, i32)
     lists = k * shape.slots
     return Ranks(
-        free=zero + engine.pages, evictable=zero,
+        free=zero + _pages_of_ranks(shape, lane), evictable=zero,
         ratio=_filled(k, 0.0, jnp.float64) + engine.limits.ratio_initial, hold=zero,
         running=zero, head=none, tail=none, reject_head=none, reject_tail=none,
         rejecting=none, finishing=zero, emitting=zero,
         prefill_query=jnp.zeros((k, 3), i32), decode_query=jnp.zeros((k, 2), i32),
         decode_passes=zero, own_end_ms=_filled(k, 0.0, jnp.float64),
         run=cells(lists, 0), finish=cells(lists, 0), emit=cells(lists, 0),
+    )  # fmt: skip
+
+
+def _pages_of_ranks(shape: RadixShape, lane: RadixLane) -> Int[Array, ""] | Any:
+    if lane.prefill is None:
+        return lane.engine.pages
+    source = jnp.arange(shape.all_ranks) < shape.source_ranks
+    return jnp.where(source, lane.prefill.pages, lane.engine.pages)
+
+
+def _fresh_heap(n: int) -> Heap:
+    zero, never = jnp.int32(0), jnp.float64(jnp.inf)
+    return Heap(cells(n, 0, "int64"), cells(n, 0), cells(n, 0), zero, zero, never)
+
+
+def _fresh_handover(shape: RadixShape) -> Handover | None:
+    if not shape.prefill_workers:
+        return None
+    zero, none = jnp.int32(0), jnp.full((shape.all_ranks, 2), -1, jnp.int32)
+    nan = _filled(shape.reqs, jnp.nan, jnp.float64)
+    return Handover(
+        asked=none, built=none, later=jnp.full((shape.all_workers, 2), -1, jnp.int32),
+        actions=cells(shape.actions, 0), first=zero, count=zero, full=jnp.bool_(False),
+        destined=zero, submitted=zero, granted=zero, order=cells(shape.reqs, 0),
+        fresh=cells(shape.reqs, 0), transfers=_fresh_heap(shape.reqs), reserved_ms=nan,
+        activated_ms=nan, released_ms=nan,
     )  # fmt: skip
 
 
@@ -337,28 +441,31 @@ def _fresh_logs(shape: RadixShape) -> Logs:
     )  # fmt: skip
 
 
-def start_state(shape: RadixShape, engine: RadixEngine) -> RadixState:
+def start_state(shape: RadixShape, lane: RadixLane) -> RadixState:
     """The state at time 0, before any arrival."""
-    zero, never = jnp.int32(0), jnp.float64(jnp.inf)
-    busy_ms = _filled(shape.workers, 0.0, jnp.float64)
+    zero, workers = jnp.int32(0), shape.all_workers
+    busy_ms = _filled(workers, 0.0, jnp.float64)
     n = shape.reqs
-    heap = Heap(cells(n, 0, "int64"), cells(n, 0), cells(n, 0), zero, zero, never)
+    heap = _fresh_heap(n)
     return RadixState(
         now=jnp.float64(0.0),
         status=jnp.int32(RUNNING),
         live=_fresh_live(n),
-        ranks=_fresh_ranks(shape, engine),
+        ranks=_fresh_ranks(shape, lane),
         tree=_fresh_tree(shape),
         heap=heap,
         logs=_fresh_logs(shape),
         totals=Totals(zero, jnp.int64(0), zero, jnp.int64(0), busy_ms, zero),
         arrived=zero,
         place=zero,
-        turn=_filled(shape.workers, 0, jnp.int32),
-        end_ms=_filled(shape.workers, jnp.inf, jnp.float64),
-        server_ms=_filled(shape.servers, 0.0, jnp.float64),
+        turn=_filled(workers, 0, jnp.int32),
+        end_ms=_filled(workers, jnp.inf, jnp.float64),
+        server_ms=_filled(
+            shape.servers * max(shape.prefill_workers, 1), 0.0, jnp.float64
+        ),
         batch=cells(shape.slots, 0),
         this=fresh_pass(jnp.float64(0.0)),
+        handover=_fresh_handover(shape),
     )
 
 
