@@ -126,6 +126,7 @@ def test_lane_with_two_pools_equals_single_run_bit_for_bit() -> None:
     for one, answer in zip(drawn, together, strict=True):
         alone = replay_radix([one], log=True)[0]
         np.testing.assert_array_equal(alone.last_token_ms, answer.last_token_ms)
+        assert alone.handoff is not None and answer.handoff is not None
         np.testing.assert_array_equal(
             alone.handoff.source_released_ms, answer.handoff.source_released_ms
         )

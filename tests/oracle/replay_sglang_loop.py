@@ -7,6 +7,7 @@ import itertools
 from collections import deque
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from oracle.replay_sglang import (
@@ -50,7 +51,7 @@ class Record:
 class Worker:
     """Ranks that step together."""
 
-    def __init__(self, pool: int, index: int, ranks: list[Rank], ready_ms: float):
+    def __init__(self, pool: int, index: int, ranks: list[Any], ready_ms: float):
         self.pool, self.index, self.ranks, self.ready_ms = pool, index, ranks, ready_ms
         self.busy = False
         self.passes = 0

@@ -9,7 +9,6 @@ from collections import deque
 from typing import Any
 
 from oracle.replay_inputs import Transfer
-from oracle.replay_pd import next_rank
 from oracle.replay_sglang import CHUNKED_PREFILL_TOKENS, Pass, Rank, Request
 from oracle.replay_sglang_loop import Loop, Stalled, Worker, make_workers
 
@@ -76,6 +75,12 @@ class DecodeRank(Rank):
 
     def _admit(self, out: Pass) -> list[tuple[Request, int, int]]:
         return [] if self.asked else super()._admit(out)
+
+
+def _next_rank(workers: list[Worker], turn: int) -> tuple[Worker, int]:
+    """Round robin over all ranks of a pool, worker by worker."""
+    ranks = len(workers[0].ranks)
+    return workers[turn // ranks % len(workers)], turn % ranks
 
 
 class PrefillDecodeLoop(Loop):
@@ -156,7 +161,7 @@ class PrefillDecodeLoop(Loop):
         self.actions.append((self._reserve, None, row))
 
     def _reserve(self, row: int, now: float):
-        w, rank = next_rank(self.pools[1], self.destined)
+        w, rank = _next_rank(self.pools[1], self.destined)
         self.destined += 1
         self.records[row].worker = w.index * len(w.ranks) + rank
         request = self._request(row, self.deployment.decode.block_size)
@@ -181,7 +186,7 @@ class PrefillDecodeLoop(Loop):
             self._try(w, rank, now)
 
     def _prefill(self, row: int, now: float):
-        w, rank = next_rank(self.pools[0], self.submitted)
+        w, rank = _next_rank(self.pools[0], self.submitted)
         self.submitted += 1
         self.records[row].prefill_worker = w.index * len(w.ranks) + rank
         request = self._request(row, self.deployment.prefill.block_size, 1)
