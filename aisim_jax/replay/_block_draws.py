@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, UInt
 
 
 CONSTANTS = np.array([0x61707865, 0x3320646E, 0x79622D32, 0x6B206574], np.uint32)
@@ -11,7 +11,7 @@ COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
 DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
 
 
-def seed_key(seed: int) -> Int[np.ndarray, " eight"]:
+def seed_key(seed: int) -> UInt[np.ndarray, " eight"]:
     """Eight words of key: the PCG-XSH-RR expansion of the seed."""
     words, state = [], seed % 2**64
     for _ in range(8):

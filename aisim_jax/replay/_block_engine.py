@@ -10,22 +10,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import jax
 import numpy as np
 
 from .._errors import MissingPerfDataError, ReplayStalledError
-from .._precision import precision
 from ..kernels.replay import BlockLane, BlockShape, run_blocks
 from ..kernels.replay import _block_state as codes
 from ..traffic import Workload
 from ._block_pack import Packed, bucket, pack, roles_of
 from ._deployment import Deployment
-from ._lanes import lane_runner, shared_bytes
+from ._lanes import at_once, grouped, lane_kind, lane_runner
 from ._outcome import COMPLETED, Admissions, Handoff, Passes, Replayed, TokenTimes
 
 
 Scenario = tuple[Workload, Deployment]
-LARGE_STEPS_BYTES = 1 << 20
 
 
 def replay_blocks(scenarios: Sequence[Scenario], *, log: bool) -> list[Replayed]:
@@ -40,20 +37,25 @@ def replay_blocks(scenarios: Sequence[Scenario], *, log: bool) -> list[Replayed]
     ]
     found: list[Replayed | None] = [None] * len(packed)
     waiting = list(range(len(packed)))
-    with precision():
-        while waiting:
-            again: list[int] = []
-            for members in _groups(packed, waiting):
-                runner = _runner(packed[members[0]].shape)
-                answers = runner([packed[i].lane for i in members])
-                for i, answer in zip(members, answers, strict=True):
-                    larger = _larger(*scenarios[i], packed[i], answer, log)
-                    if larger is None:
-                        found[i] = _unpack(*scenarios[i], packed[i], answer, log)
-                    else:
-                        packed[i] = larger
-                        again.append(i)
-            waiting = again
+    while waiting:
+        again: list[int] = []
+
+        def run(members: list[int], again: list[int] = again) -> None:
+            runner = _runner(packed[members[0]].shape)
+            answers = runner([packed[i].lane for i in members])
+            for i, answer in zip(members, answers, strict=True):
+                larger = _larger(*scenarios[i], packed[i], answer, log)
+                if larger is None:
+                    found[i] = _unpack(*scenarios[i], packed[i], answer, log)
+                else:
+                    packed[i] = larger
+                    again.append(i)
+
+        groups = grouped(
+            waiting, lambda i: (packed[i].shape, lane_kind(packed[i].lane))
+        )
+        at_once(run, groups, lambda members: packed[members[0]].shape)
+        waiting = sorted(again)
     return [one for one in found if one is not None]
 
 
@@ -72,21 +74,6 @@ def _runner(shape: BlockShape):
         return answer | ({"logs": world.logs} if shape.passes else {})
 
     return lane_runner(one)
-
-
-def _groups(packed: list[Packed], members: list[int]) -> list[list[int]]:
-    """Members that one program can run together; large price tables are not copied."""
-    groups: dict[Any, list[int]] = {}
-    for i in members:
-        steps = packed[i].lane.steps
-        leaves, tree = jax.tree.flatten(steps)
-        key: Any = tuple(
-            (np.shape(leaf), np.asarray(leaf).dtype.str) for leaf in leaves
-        )
-        if shared_bytes(steps) > LARGE_STEPS_BYTES:
-            key = id(steps[-1])
-        groups.setdefault((packed[i].shape, tree, key), []).append(i)
-    return list(groups.values())
 
 
 def _larger(

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float, Int
 
 from .._errors import MissingPerfDataError, ReplayStalledError
-from .._precision import precision
 from ..kernels.replay import (
     LOG_FULL,
     SLOTS_FULL,
@@ -33,13 +31,12 @@ from ..traffic import Workload
 from ._admissible import cut_outputs
 from ._counting_logs import admissions_of, passes_of, token_times_of
 from ._deployment import Deployment
-from ._lanes import lane_runner, shared_bytes
+from ._lanes import at_once, grouped, lane_kind, lane_runner, side_by_side
 from ._outcome import COMPLETED, Replayed
 
 
 Scenario = tuple[Workload, Deployment]
 NO_LIMIT = 2**30
-LARGE_STEPS_BYTES = 1 << 20
 
 
 class Packed(NamedTuple):
@@ -82,24 +79,27 @@ def replay_counting(scenarios: Sequence[Scenario], *, log: bool) -> list[Replaye
     packed = [_pack(workload, deployment, log) for workload, deployment in scenarios]
     found: list[Replayed | None] = [None] * len(packed)
     waiting = list(range(len(packed)))
-    with precision():
-        while waiting:
-            again: list[int] = []
-            for members in _groups(packed, waiting):
-                shape = packed[members[0]].shape
-                runner = _runner(shape)
-                for i, answer in zip(
-                    members, runner([packed[i].lane for i in members]), strict=True
-                ):
-                    status = int(answer["status"])
-                    larger = _larger(shape, status)
-                    if larger is not None:
-                        packed[i] = packed[i]._replace(shape=larger)
-                        again.append(i)
-                        continue
+    while waiting:
+        again: list[int] = []
+
+        def run(members: list[int], again: list[int] = again) -> None:
+            shape = packed[members[0]].shape
+            answers = _runner(shape)([packed[i].lane for i in members])
+            for i, answer in zip(members, answers, strict=True):
+                status = int(answer["status"])
+                larger = _larger(shape, status)
+                if larger is None:
                     _check(status, answer)
                     found[i] = _unpack(*scenarios[i], packed[i], answer, log)
-            waiting = again
+                else:
+                    packed[i] = packed[i]._replace(shape=larger)
+                    again.append(i)
+
+        groups = grouped(
+            waiting, lambda i: (packed[i].shape, lane_kind(packed[i].lane))
+        )
+        at_once(run, groups, lambda members: packed[members[0]].shape)
+        waiting = sorted(again)
     return [one for one in found if one is not None]
 
 
@@ -128,22 +128,6 @@ def _runner(shape: CountingShape):
         return answer_of(run_scenarios(shape, lanes))
 
     return lane_runner(one, many if shape.side_by_side else None)
-
-
-def _groups(packed: list[Packed], members: list[int]) -> list[list[int]]:
-    """Members that one program can run together; large price tables are not copied."""
-    groups: dict[Any, list[int]] = {}
-    for i in members:
-        steps = packed[i].lane.steps
-        leaves, tree = jax.tree.flatten(steps)
-        key: Any = tuple(
-            (np.shape(leaf), np.asarray(leaf).dtype.str) for leaf in leaves
-        )
-        if shared_bytes(steps) > LARGE_STEPS_BYTES:
-            key = tuple(id(leaf) for leaf in leaves)
-        size = packed[i].lane.traffic.isl.size
-        groups.setdefault((packed[i].shape, size, tree, key), []).append(i)
-    return list(groups.values())
 
 
 def _larger(shape: CountingShape, status: int) -> CountingShape | None:
@@ -221,7 +205,7 @@ def _pack(workload: Workload, deployment: Deployment, log: bool) -> Packed:
         log=4 * room if log else 0,
         runs=2 * room if log else 0,
         apart=prices_apart(deployment),
-        side_by_side=jax.default_backend() != "cpu",
+        side_by_side=side_by_side(),
     )
     return Packed(order, Lane(limits, traffic, role.steps), shape, arrival)
 

@@ -216,7 +216,7 @@ def _admission_record(
     records = records._replace(
         admit_ms=records.admit_ms.at[at].set(now_ms),
         first_reuse=records.first_reuse.at[at].set(reuse),
-        reuse=records.reuse.put(request, most, entry),
+        reuse=records.reuse.put(request, most),
     )
     if shape.pools > 1:
         later = jnp.where(first & ~entry, request, spare)
