@@ -15,7 +15,6 @@ import jax
 import numpy as np
 
 from .._errors import MissingPerfDataError, ReplayStalledError
-from .._precision import precision
 from ..kernels.replay import (
     RadixAnswer,
     RadixLane,
@@ -26,14 +25,13 @@ from ..kernels.replay import (
 from ..kernels.replay import _radix_state as codes
 from ..traffic import Workload
 from ._deployment import Deployment
-from ._lanes import lane_runner, shared_bytes
+from ._lanes import at_once, grouped, lane_kind, lane_runner
 from ._outcome import COMPLETED, REJECTED, UNFINISHED, Handoff, Replayed
 from ._radix_logs import admissions_of, passes_of, token_times_of
 from ._radix_pack import SGLANG_LIMITS, Packed, likely_nodes, pack
 
 
 Scenario = tuple[Workload, Deployment]
-LARGE_BYTES = 1 << 20
 
 
 def replay_radix(
@@ -50,20 +48,25 @@ def replay_radix(
     ]
     found: list[Replayed | None] = [None] * len(packed)
     waiting = list(range(len(packed)))
-    with precision():
-        while waiting:
-            again: list[int] = []
-            for members in _groups(packed, waiting):
-                runner = _runner(packed[members[0]].shape)
-                answers = runner([packed[i].lane for i in members])
-                for i, answer in zip(members, answers, strict=True):
-                    larger = _larger(*scenarios[i], packed[i].shape, answer)
-                    if larger is None:
-                        found[i] = _unpack(*scenarios[i], packed[i], answer, log)
-                    else:
-                        packed[i] = packed[i]._replace(shape=larger)
-                        again.append(i)
-            waiting = again
+    while waiting:
+        again: list[int] = []
+
+        def run(members: list[int], again: list[int] = again) -> None:
+            runner = _runner(packed[members[0]].shape)
+            answers = runner([packed[i].lane for i in members])
+            for i, answer in zip(members, answers, strict=True):
+                larger = _larger(*scenarios[i], packed[i].shape, answer)
+                if larger is None:
+                    found[i] = _unpack(*scenarios[i], packed[i], answer, log)
+                else:
+                    packed[i] = packed[i]._replace(shape=larger)
+                    again.append(i)
+
+        groups = grouped(
+            waiting, lambda i: (packed[i].shape, lane_kind(packed[i].lane))
+        )
+        at_once(run, groups, lambda members: packed[members[0]].shape)
+        waiting = sorted(again)
     return [one for one in found if one is not None]
 
 
@@ -73,22 +76,6 @@ def _runner(shape: RadixShape):
         return run_radix(shape, lane)
 
     return lane_runner(one)
-
-
-def _groups(packed: list[Packed], members: list[int]) -> list[list[int]]:
-    """Members that one program can run together; large arrays are not copied."""
-    groups: dict[Any, list[int]] = {}
-    for i in members:
-        lane = packed[i].lane
-        leaves, tree = jax.tree.flatten(lane)
-        key: Any = tuple(
-            (np.shape(leaf), np.asarray(leaf).dtype.str) for leaf in leaves
-        )
-        large = lane.load.ids.nbytes > LARGE_BYTES
-        if large or shared_bytes(lane.steps) > LARGE_BYTES:
-            key = key, id(lane.load.ids), id(lane.steps)
-        groups.setdefault((packed[i].shape, tree, key), []).append(i)
-    return list(groups.values())
 
 
 def _larger(
