@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
@@ -11,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from .._arrays import Array
 from ._carry import packed_loop
 from ._counting_pass import PassWork, plan_pass, total
+from ._counting_records import Begun, logged, written
 from ._counting_state import (
-    ADMIT,
     COMPUTED,
     EMITTED,
     FINISHED,
@@ -37,9 +35,6 @@ from ._counting_state import (
     blocks_for,
 )
 from ._timing import quotient, search_passes
-
-
-COMPLETED, REJECTED = 1, 2
 
 
 def instant_ms(
@@ -91,14 +86,19 @@ def _release(
     """Let in what arrives by now: as many as left a closed loop, or by the clock."""
     now = state.now_ms
     if shape.closed_loop:
-        allowed = jnp.minimum(lane.limits.in_flight + state.freed, lane.limits.requests)
-        return state._replace(released=jnp.where(allow, allowed, state.released))
+        released = jnp.where(allow, _allowed(lane, state), state.released)
+        return state._replace(released=released)
 
     def due(count):
         return allow & (_next_arrival_ms(lane, count) <= now)
 
     released = jax.lax.while_loop(due, lambda count: count + 1, state.released)
     return state._replace(released=released)
+
+
+def _allowed(lane: Lane, state: Scenario) -> Int[Array, ""]:
+    """Requests of a closed loop that may have entered by now."""
+    return jnp.minimum(lane.limits.in_flight + state.freed, lane.limits.requests)
 
 
 def _next_arrival_ms(lane: Lane, count: Int[Array, ""]) -> Float[Array, ""]:
@@ -114,8 +114,11 @@ def _limit_ms(
     receptive = (worker.running < lane.limits.max_sequences) & (worker.preempted == 0)
     receptive = receptive & (worker.head >= state.released)
     if shape.closed_loop:
+        # Requests that left in a pass of no length let others in after this pass.
+        door = _allowed(lane, state) > state.released
+        door_ms = jnp.where(door, state.now_ms, jnp.inf)
         if shape.workers == 1:
-            return jnp.float64(jnp.inf)
+            return jnp.where(receptive, door_ms, jnp.inf)
         others = jnp.arange(shape.workers) != number
         heads = state.workers
         idle = jnp.isinf(heads.end_ms)
@@ -123,7 +126,8 @@ def _limit_ms(
             (heads.running > 0) | (heads.preempted > 0) | (heads.head < state.released)
         )
         ends = jnp.where(begins, state.now_ms, heads.end_ms)
-        return jnp.where(receptive, jnp.min(jnp.where(others, ends, jnp.inf)), jnp.inf)
+        soonest_ms = jnp.minimum(jnp.min(jnp.where(others, ends, jnp.inf)), door_ms)
+        return jnp.where(receptive, soonest_ms, jnp.inf)
     return jnp.where(receptive, _next_arrival_ms(lane, worker.head), jnp.inf)
 
 
@@ -200,26 +204,9 @@ def _pass_length(
     return jax.lax.cond(steady, stretch, single)
 
 
-class _Begun(NamedTuple):
-    """A pass that has begun: its worker afterwards, and what to write down.
-
-    Requests that leave stand behind the `worker.running` that stay.
-    """
-
-    worker: Worker
-    work: PassWork
-    passes: Int[Array, ""]
-    ns: Int[Array, ""]
-    leaving: Int[Array, ""]
-    resumed: Bool[Array, " slots"]
-    scheduled: Slots
-    returned: Int[Array, ""]
-    changed: Bool[Array, ""]
-
-
 def _begin(
     shape: CountingShape, lane: Lane, state: Scenario, number: Int[Array, ""]
-) -> _Begun:
+) -> Begun:
     """Schedule worker `number` at now and carry its requests to the end of the pass."""
     now = state.now_ms
     worker = jax.tree.map(lambda leaf: leaf[number], state.workers)
@@ -263,7 +250,7 @@ def _begin(
         return slots.moved(jnp.zeros_like(index).at[place].set(index))
 
     slots = jax.lax.cond(leaving > 0, part, lambda slots: slots, slots)
-    return _Begun(
+    return Begun(
         worker=worker._replace(
             slots=slots,
             running=worker.running - leaving,
@@ -283,112 +270,6 @@ def _begin(
     )
 
 
-def _written(
-    shape: CountingShape,
-    lane: Lane,
-    records: Records,
-    head: Int[Array, ""],
-    begun: _Begun,
-) -> Records:
-    """Records with the requests that leave in this pass, and those turned away."""
-    worker = begun.worker
-    end_ms, slots = worker.end_ms, worker.slots
-
-    def leave(i, records: Records) -> Records:
-        at = slots.counts[REQUEST, i]
-        return records._replace(
-            admit_ms=records.admit_ms.at[at].set(slots.instants_ms[ADMIT, i]),
-            first_ms=records.first_ms.at[at].set(slots.instants_ms[FIRST, i]),
-            last_ms=records.last_ms.at[at].set(end_ms),
-            status=records.status.at[at].set(jnp.int8(COMPLETED)),
-        )
-
-    if shape.side_by_side:
-        place = jnp.arange(shape.slots) - worker.running
-        gone = (place >= 0) & (place < begun.leaving)
-        at = jnp.where(gone, slots.counts[REQUEST], records.status.size)
-        records = Records(
-            records.admit_ms.at[at].set(slots.instants_ms[ADMIT], mode="drop"),
-            records.first_ms.at[at].set(slots.instants_ms[FIRST], mode="drop"),
-            records.last_ms.at[at].set(end_ms, mode="drop"),
-            records.status.at[at].set(jnp.int8(COMPLETED), mode="drop"),
-        )
-    else:
-        records = jax.lax.fori_loop(
-            worker.running, worker.running + begun.leaving, leave, records
-        )
-    passed = jnp.where(begun.work.rejected > 0, worker.head, head)
-    size = records.status.size
-
-    def more(carried):
-        return carried[0] < passed
-
-    def turn_away(carried):
-        at, records = carried
-        isl, target = lane.traffic.isl[at], lane.traffic.target[at]
-        whole = blocks_for(target if shape.guaranteed else isl, lane.limits.block_size)
-        refused = (isl >= lane.limits.max_model_len) | (whole > lane.limits.blocks)
-        place = jnp.where(refused, at, size)
-        records = records._replace(
-            last_ms=records.last_ms.at[place].set(end_ms, mode="drop"),
-            status=records.status.at[place].set(jnp.int8(REJECTED), mode="drop"),
-        )
-        return at + lane.limits.workers, records
-
-    return jax.lax.while_loop(more, turn_away, (head, records))[1]
-
-
-def _logged(
-    shape: CountingShape,
-    state: Scenario,
-    number: Int[Array, ""],
-    begun: _Begun,
-    start: Bool[Array, ""],
-) -> Scenario:
-    """The three logs with one more pass, its new emissions and its returns."""
-    work, worker, counters = begun.work, begun.worker, state.counters
-    entry = PassLog(
-        state.now_ms,
-        worker.end_ms,
-        number,
-        begun.passes,
-        work.prefill,
-        work.through_chunk,
-        work.prefix,
-        work.decode,
-        work.context,
-    )
-    at = jnp.where(start, counters.events, shape.log)
-    log = PassLog(
-        *(
-            field.at[at].set(value, mode="drop")
-            for field, value in zip(state.log, entry, strict=True)
-        )
-    )
-    request, isl, length = begun.scheduled.counts[:3]
-    order = jnp.cumsum(begun.resumed, dtype=jnp.int32) - 1
-    at = jnp.where(begun.resumed, counters.runs + order, shape.runs)
-    first_pass = jnp.full_like(at, worker.passes - begun.passes)
-    runs = RunLog(
-        *(
-            field.at[at].set(value, mode="drop")
-            for field, value in zip(
-                state.runs, (request, first_pass, length - isl), strict=True
-            )
-        )
-    )
-    # Those who returned were admitted first, right behind the running ones.
-    before = worker.running + begun.leaving - work.admitted
-    place = jnp.arange(shape.slots, dtype=jnp.int32) - before
-    back = (place >= 0) & (place < begun.returned)
-    at = jnp.where(back, counters.readmissions + place, shape.runs)
-    admitted = Admitted(
-        state.admitted.request.at[at].set(request, mode="drop"),
-        state.admitted.at_ms.at[at].set(state.now_ms, mode="drop"),
-    )
-    return state._replace(log=log, runs=runs, admitted=admitted)
-
-
 def upcoming_ms(shape: CountingShape, lane: Lane, state: Scenario) -> Float[Array, ""]:
     """The instant of the next event; inf when nothing is left to happen."""
     arrival = jnp.float64(jnp.inf)
@@ -398,8 +279,7 @@ def upcoming_ms(shape: CountingShape, lane: Lane, state: Scenario) -> Float[Arra
     busy = (state.chain >= 0) | (state.turn >= 0)
     if shape.closed_loop:
         # Requests that left during passes of no length make room at this instant.
-        allowed = jnp.minimum(lane.limits.in_flight + state.freed, lane.limits.requests)
-        busy = busy | (allowed > state.released)
+        busy = busy | (_allowed(lane, state) > state.released)
     return jnp.where(busy, state.now_ms, upcoming)
 
 
@@ -441,10 +321,10 @@ def next_event(
         lambda: _nothing(shape, state, number),
     )
     head = workers.head[number]
-    state = state._replace(records=_written(shape, lane, state.records, head, begun))
+    state = state._replace(records=written(shape, lane, state.records, head, begun))
     full = jnp.bool_(False)
     if shape.log:
-        state = _logged(shape, state, number, begun, start)
+        state = logged(shape, state, number, begun, start)
         resumed = jnp.sum(begun.resumed, dtype=jnp.int32)
         counters = counters._replace(
             runs=counters.runs + resumed,
@@ -482,15 +362,13 @@ def next_event(
     )
 
 
-def _nothing(shape: CountingShape, state: Scenario, number: Int[Array, ""]) -> _Begun:
+def _nothing(shape: CountingShape, state: Scenario, number: Int[Array, ""]) -> Begun:
     """No pass: nothing to write down."""
     worker = jax.tree.map(lambda leaf: leaf[number], state.workers)
     zero, no = jnp.int32(0), jnp.bool_(False)
     nobody = jnp.zeros(shape.slots, bool)
     work = PassWork(*[zero] * 5, no, *[zero] * 6, no, worker.slots.counts[REQUEST])
-    return _Begun(
-        worker, work, zero, jnp.int64(0), zero, nobody, worker.slots, zero, no
-    )
+    return Begun(worker, work, zero, jnp.int64(0), zero, nobody, worker.slots, zero, no)
 
 
 def is_active(shape: CountingShape, lane: Lane, state: Scenario) -> Bool[Array, ""]:
