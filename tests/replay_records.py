@@ -137,9 +137,7 @@ def unlike(found, outcome: Outcome, tolerance_ms: float = 0.0) -> list[str]:
         close(f"{row} last", found.last_token_ms[row], tokens[-1] if tokens else None)
         if record.worker is not None:
             close(f"{row} worker", found.worker[row], record.worker)
-        close(
-            f"{row} reuse", found.reused_tokens[row], record.reused(("agg", "prefill"))
-        )
+        close(f"{row} reuse", found.reused_tokens[row], record.reused())
         close(f"{row} first reuse", found.first_reused_tokens[row], record.first_reused)
         if found.handoff is not None:
             for name in HANDOFF:
