@@ -49,6 +49,7 @@ class _Batch(NamedTuple):
     left: I32  # least output to come
     generated: I32
     output: I32
+    met: I32  # requests whose next pages may be in the tree, or be put there by another
 
 
 def _batch(scene: Scene, state: RadixState, rank: I32) -> _Batch:
@@ -64,13 +65,23 @@ def _batch(scene: Scene, state: RadixState, rank: I32) -> _Batch:
             jnp.minimum(sums.left, output_left(scene, inside, row)),
             sums.generated + at(inside.live.generated, row),
             sums.output + at(scene.load.osl, row),
+            sums.met + meets(inside, row),
         )
 
+    def meets(inside, row):
+        if not (scene.shape.nodes and scene.shape.pages):
+            return 0
+        node = jnp.maximum(at(inside.live.node, row), 0)
+        shared = (at(inside.tree.child, node) >= 0) | (at(inside.tree.locks, node) > 1)
+        return jnp.where(shared, 1, 0)
+
     zero = jnp.int32(0)
-    start = _Batch(zero, zero, jnp.int32(2**30), zero, zero)
+    start = _Batch(zero, zero, jnp.int32(2**30), zero, zero, zero)
     sums = each(0, at(state.ranks.running, rank), add, start)
     live = state.live
     seen(sums.context, state.ranks.run, live.owned, live.generated)
+    if scene.shape.nodes:
+        seen(sums.met, live.node, state.tree.child, state.tree.locks)
     return sums
 
 
@@ -182,10 +193,11 @@ def _run_length(
         waiting, demand, lambda _: (zero, zero, jnp.bool_(False)), state
     )
     looked_up(state, match)
-    # Evictions could shorten the match of the request that waits.
+    # Evictions could shorten the match of the request that waits, and fewer are needed
+    # where a page that was there already goes back after every pass.
     free = at(state.ranks.free, rank)
     pages = available(state, rank)
-    spare = jnp.where(waiting & (match > 0), free, pages)
+    spare = jnp.where((waiting & (match > 0)) | (batch.met > 0), free, pages)
     # So many passes need whole pages for everyone and no more.
     most = jnp.minimum(batch.left, jnp.maximum(spare // n * page, 1))
     # A rejection is known at the end of the first pass, and may let others arrive.
