@@ -141,7 +141,14 @@ def same_logs(found, loop: oracle.Loop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "workers", "ranks"), [(SCENARIOS, 1, 1), (200, 2, 1), (200, 1, 2)]
+    ("count", "workers", "ranks"),
+    [
+        (SCENARIOS, 1, 1),
+        (40, 2, 1),
+        (40, 1, 2),
+        pytest.param(200, 2, 1, marks=pytest.mark.slow_replay),
+        pytest.param(200, 1, 2, marks=pytest.mark.slow_replay),
+    ],
 )
 def test_random_scenarios_agree_with_the_event_loop(count, workers, ranks) -> None:
     from aisim_jax.replay._radix_engine import replay_radix
